@@ -1,0 +1,113 @@
+# GNU Make. `make help` lists the targets.
+CONFIG   ?= release
+CC       := $(if $(filter default,$(origin CC)),gcc,$(CC))
+PREFIX   ?= /usr/local
+ASSETS   ?=
+ORACLE   ?=
+BUILD    := build/$(CONFIG)
+PACKAGES := libpcre2-8 jansson
+
+VERSION  := 0.1.0
+Q        := $(if $(V),,@)
+CPPFLAGS += -Isrc -D_GNU_SOURCE -DTRINE_VERSION='"$(VERSION)"'
+WARNINGS := -Wall -Wextra -Wshadow -Wvla -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
+            -Wmissing-prototypes -Wpointer-arith $(if $(WERROR),-Werror)
+CFLAGS_release := -O2 -g
+CFLAGS_debug   := -O0 -g3
+CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+CFLAGS_tsan    := -O1 -g -fsanitize=thread
+CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+CFLAGS   ?= $(CFLAGS_$(CONFIG))
+ALL_CFLAGS := -std=gnu11 -ffp-contract=off -fno-strict-aliasing $(WARNINGS) $(CFLAGS)
+ifeq ($(CONFIG),fuzz)
+CC := clang
+endif
+
+# Everything but the targets that need no libraries checks that the libraries are there.
+ifeq ($(filter deps help clean format,$(MAKECMDGOALS)),)
+MISSING := $(strip $(foreach p,$(PACKAGES),$(shell pkg-config --exists $(p) 2>/dev/null || echo $(p))))
+ifneq ($(MISSING),)
+$(error missing: $(MISSING); run `sh scripts/setup` (or `make deps`) once to install what Trine needs)
+endif
+PKG_CFLAGS := $(shell pkg-config --cflags $(PACKAGES))
+PKG_LIBS   := $(shell pkg-config --libs $(PACKAGES))
+endif
+
+LIB_SRC  := $(filter-out src/cli/%,$(wildcard src/*/*.c))
+CLI_SRC  := $(wildcard src/cli/*.c)
+TEST_SRC := $(wildcard tests/*/test_*.c)
+FUZZ_SRC := $(wildcard fuzz/fuzz_*.c)
+LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o)
+CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/%.o)
+TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
+FUZZERS  := $(FUZZ_SRC:%.c=$(BUILD)/%)
+TEST_LIB := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/*.c))
+
+all: $(BUILD)/trine $(BUILD)/trine.1 ## build trine and its manual
+
+$(BUILD)/trine: $(CLI_OBJ) $(BUILD)/libtrine.a
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lm -o $@
+
+$(BUILD)/libtrine.a: $(LIB_OBJ)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "CC $<")
+	$(Q)$(CC) $(CPPFLAGS) $(PKG_CFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_LIB) $(BUILD)/libtrine.a
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lcmocka -lm -o $@
+
+$(BUILD)/fuzz/%: $(BUILD)/fuzz/%.o $(BUILD)/libtrine.a
+	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $(LDFLAGS) $^ $(PKG_LIBS) -lm -o $@
+
+$(BUILD)/trine.1: $(BUILD)/trine
+	$(Q)$< manual > $@.part && mv $@.part $@
+
+demo: $(BUILD)/trine ## generate text with the model that ships
+	$(BUILD)/trine run models/trine-kjv.gguf -p "In the beginning" -n 96 --seed 1
+
+test: all $(TESTS) ## the tests, under three minutes; ASSETS=DIR ORACLE=DIR add the large ones
+	@scripts/run_tests $(BUILD) "$(ASSETS)" "$(ORACLE)" $(TESTS)
+
+check: ## what CI runs: tests, sanitisers, fuzz seeds, layers, sizes, format
+	@mkdir -p $(BUILD)
+	scripts/check_format
+	scripts/check_includes
+	scripts/check_sizes
+	$(MAKE) test
+	$(MAKE) test CONFIG=asan
+	$(MAKE) fuzz-seeds CONFIG=fuzz
+
+fuzz-seeds: $(FUZZERS) ## run every fuzz target over its seeds (CONFIG=fuzz)
+	for f in $(FUZZERS); do $$f -runs=0 fuzz/seeds/$${f##*fuzz_} || exit 1; done
+
+check-all: check ## check, and ten minutes of fuzzing per target
+	for f in $(FUZZ_SRC:fuzz/%.c=%); do $(MAKE) CONFIG=fuzz fuzz-one TARGET=$$f || exit 1; done
+
+fuzz-one: $(FUZZERS)
+	mkdir -p $(BUILD)/corpus/$(TARGET)
+	cd $(BUILD) && fuzz/$(TARGET) -max_total_time=$(or $(SECONDS),600) -timeout=10 -rss_limit_mb=2048 \
+	    corpus/$(TARGET) $(CURDIR)/fuzz/seeds/$(TARGET:fuzz_%=%)
+
+deps: ## install compiler, make and libraries
+	sh scripts/setup
+
+install: all ## into $(DESTDIR)$(PREFIX)
+	install -Dm755 $(BUILD)/trine $(DESTDIR)$(PREFIX)/bin/trine
+	install -Dm644 $(BUILD)/trine.1 $(DESTDIR)$(PREFIX)/share/man/man1/trine.1
+	install -Dm644 models/trine-kjv.gguf $(DESTDIR)$(PREFIX)/share/trine/trine-kjv.gguf
+
+format: ## lay out the source by .clang-format
+	clang-format -i $(filter-out %/trellis_codebook.h,$(wildcard src/*/*.[ch] tests/*.[ch] tests/*/*.[ch] fuzz/*.[ch]))
+
+clean: ## remove build/
+	rm -rf build
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s '	'
+
+.PHONY: all demo test check fuzz-seeds check-all fuzz-one deps install format clean help
+.SECONDARY:
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:%=%.d) $(FUZZERS:%=%.d) $(TEST_LIB:.o=.d)

@@ -1,0 +1,278 @@
+/* `trine inspect`: what a file holds, how its types were read, and whether Trine runs it. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+#include "gguf/gguf_metadata.h"
+#include "model/model_load.h"
+#include "tokenizer/tokenizer.h"
+
+struct inspect_options {
+    const char *model, *pre_tokenizer;
+    bool json, brief;
+};
+
+#define INSPECT(field) offsetof(struct inspect_options, field)
+static const struct option options[] = {
+    {"-m, --model, MODEL", "FILE", NULL, "the GGUF file (the first one of a split model)", OPT_TEXT,
+     INSPECT(model), 0, 0},
+    {"--json", NULL, NULL, "one JSON object on standard output", OPT_FLAG, INSPECT(json), 0, 0},
+    {"--brief", NULL, NULL, "the summary only, no list of keys and tensors", OPT_FLAG,
+     INSPECT(brief), 0, 0},
+    {"--pre-tokenizer", "NAME", NULL, "judge the tokenizer as `run` with this option would",
+     OPT_TEXT, INSPECT(pre_tokenizer), 0, 0},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0}};
+
+/* Sums over the tensors of one format. */
+struct format_sum {
+    size_t n_tensors;
+    uint64_t n_weights, bytes;
+    const char *reason; /* why the type id was read as this format; NULL: it has one meaning */
+};
+
+struct inspection {
+    struct gguf_file file;
+    struct format_sum sums[N_FORMATS], all;
+    struct error model_problem, tokenizer_problem; /* status OK: runs */
+    char tokenizer[160];
+};
+
+static uint64_t n_weights(const struct tensor_span *span)
+{
+    return span->ne[0] * span->ne[1] * span->ne[2] * span->ne[3];
+}
+
+static double bits(uint64_t bytes, uint64_t n)
+{
+    return n ? 8 * (double)bytes / (double)n : 0;
+}
+
+/* Would `run` take this file? Each part is judged on its own, so that both answers are seen. */
+static void judge(struct inspection *in, const struct inspect_options *o)
+{
+    struct model model;
+    if (model_open(&model, o->model, &in->model_problem) == STATUS_OK) {
+        model_check_scales(&model, &in->model_problem);
+        model_close(&model);
+    }
+    struct tokenizer *t;
+    if (tokenizer_open(&t, &in->file, o->model, o->pre_tokenizer, &in->tokenizer_problem) ==
+        STATUS_OK) {
+        snprintf(in->tokenizer, sizeof in->tokenizer, "%s, %d tokens, bos %d, eos %d",
+                 tokenizer_kind(t), tokenizer_n_vocab(t), tokenizer_bos(t), tokenizer_eos(t));
+        tokenizer_close(t);
+    }
+}
+
+static void add_up(struct inspection *in)
+{
+    for (size_t i = 0; i < in->file.n_tensors; i++) {
+        const struct tensor_span *span = &in->file.tensors[i].span;
+        struct format_sum *sums[] = {&in->sums[span->format], &in->all};
+        for (int k = 0; k < 2; k++) {
+            sums[k]->n_tensors++;
+            sums[k]->n_weights += n_weights(span);
+            sums[k]->bytes += span->bytes;
+            sums[k]->reason = span->reason;
+        }
+    }
+}
+
+static void print_summary(const struct inspection *in)
+{
+    char size[16];
+    for (int i = 0; i < in->file.n_shards; i++) {
+        const struct gguf_shard *shard = &in->file.shards[i];
+        printf("file       %s: %s, GGUF version %u, alignment %u, data from byte %" PRIu64 "\n",
+               shard->path, cli_size(shard->size, size), shard->version, shard->alignment,
+               shard->data_offset);
+    }
+    printf("weights    %.1f M in %zu tensors, %s, %.3f bits each\n",
+           (double)in->all.n_weights / 1e6, in->all.n_tensors, cli_size(in->all.bytes, size),
+           bits(in->all.bytes, in->all.n_weights));
+    for (int f = 0; f < N_FORMATS; f++) {
+        const struct format_sum *sum = &in->sums[f];
+        if (!sum->n_tensors)
+            continue;
+        printf("  %-8s %4zu tensors, %9.3f M weights, %10s, %.4f bits each\n",
+               format_of((enum format_id)f)->name, sum->n_tensors, (double)sum->n_weights / 1e6,
+               cli_size(sum->bytes, size), bits(sum->bytes, sum->n_weights));
+        if (sum->reason)
+            printf("           %s\n", sum->reason);
+    }
+    printf("tokenizer  %s\n",
+           in->tokenizer_problem.status ? in->tokenizer_problem.text : in->tokenizer);
+    if (in->model_problem.status)
+        printf("runs       no: %s\n", in->model_problem.text);
+    else if (in->tokenizer_problem.status)
+        printf("runs       with token numbers only (`logits --tokens`): see tokenizer\n");
+    else
+        printf("runs       yes\n");
+}
+
+static void print_lists(const struct inspection *in)
+{
+    printf("\n%zu keys\n", in->file.n_pairs);
+    for (size_t i = 0; i < in->file.n_pairs; i++) {
+        char value[160];
+        gguf_describe(&in->file.pairs[i], value, sizeof value);
+        printf("  %-42.*s %-8s %s\n", TEXT(in->file.pairs[i].key),
+               gguf_type_name(in->file.pairs[i].type), value);
+    }
+    printf("\n%zu tensors\n", in->file.n_tensors);
+    for (size_t i = 0; i < in->file.n_tensors; i++) {
+        const struct gguf_tensor *t = &in->file.tensors[i];
+        char shape[96], size[16];
+        int n = snprintf(shape, sizeof shape, "%" PRIu64, t->span.ne[0]);
+        for (uint32_t d = 1; d < t->n_dims; d++)
+            n += snprintf(shape + n, sizeof shape - (size_t)n, " x %" PRIu64, t->span.ne[d]);
+        printf("  %-32.*s %-9s %20s %12s %.4f bits\n", TEXT(t->span.name),
+               format_of((enum format_id)t->span.format)->name, shape,
+               cli_size(t->span.bytes, size), bits(t->span.bytes, n_weights(&t->span)));
+    }
+}
+
+/* JSON text of bytes that may not be UTF-8: then every byte above 127 becomes U+FFFD. */
+static json_t *json_text(struct text t)
+{
+    json_t *value = json_stringn(t.bytes, t.n);
+    if (value)
+        return value;
+    char *copy = malloc(3 * t.n + 1);
+    size_t n = 0;
+    for (size_t i = 0; copy && i < t.n; i++) {
+        if ((unsigned char)t.bytes[i] < 0x80)
+            copy[n++] = t.bytes[i];
+        else
+            n += (size_t)utf8_encode(0xfffd, copy + n);
+    }
+    value = copy ? json_stringn(copy, n) : json_null();
+    free(copy);
+    return value;
+}
+
+static json_t *json_scalar(const struct gguf_pair *pair, uint64_t i)
+{
+    if (pair->element == GGUF_BOOL)
+        return json_boolean(gguf_element_integer(pair, i));
+    if (gguf_is_integer_type(pair->element))
+        return json_integer(gguf_element_integer(pair, i));
+    return json_real(gguf_element_number(pair, i));
+}
+
+/* Arrays are given in full up to 64 elements, beyond that as type and count. */
+static json_t *json_value(const struct gguf_pair *pair)
+{
+    uint64_t at = 0;
+    if (pair->type != GGUF_ARRAY)
+        return pair->type == GGUF_STRING ? json_text(gguf_next_string(pair, &at))
+                                         : json_scalar(pair, 0);
+    if (pair->count > 64)
+        return json_pack("{s:s, s:I}", "array_of", gguf_type_name(pair->element), "count",
+                         (json_int_t)pair->count);
+    json_t *array = json_array();
+    for (uint64_t i = 0; i < pair->count; i++)
+        json_array_append_new(array, pair->element == GGUF_STRING
+                                         ? json_text(gguf_next_string(pair, &at))
+                                         : json_scalar(pair, i));
+    return array;
+}
+
+static json_t *json_tensor(const struct gguf_tensor *t)
+{
+    json_t *shape = json_array();
+    for (uint32_t d = 0; d < t->n_dims; d++)
+        json_array_append_new(shape, json_integer((json_int_t)t->span.ne[d]));
+    return json_pack("{s:o, s:s, s:i, s:o, s:I, s:I, s:i}", "name", json_text(t->span.name),
+                     "format", format_of((enum format_id)t->span.format)->name, "type_id",
+                     (int)t->span.type_id, "shape", shape, "bytes", (json_int_t)t->span.bytes,
+                     "offset", (json_int_t)t->span.offset, "shard", t->span.shard);
+}
+
+static json_t *json_formats(const struct inspection *in)
+{
+    json_t *formats = json_array();
+    for (int f = 0; f < N_FORMATS; f++) {
+        const struct format_sum *sum = &in->sums[f];
+        if (sum->n_tensors)
+            json_array_append_new(formats, json_pack("{s:s, s:I, s:I, s:I, s:f, s:s?}", "format",
+                                                     format_of((enum format_id)f)->name, "tensors",
+                                                     (json_int_t)sum->n_tensors, "weights",
+                                                     (json_int_t)sum->n_weights, "bytes",
+                                                     (json_int_t)sum->bytes, "bits_per_weight",
+                                                     bits(sum->bytes, sum->n_weights), "decision",
+                                                     sum->reason));
+    }
+    return formats;
+}
+
+static enum status print_json(const struct inspection *in, struct error *err)
+{
+    json_t *files = json_array(), *keys = json_object(), *tensors = json_array();
+    for (int i = 0; i < in->file.n_shards; i++)
+        json_array_append_new(files,
+                              json_pack("{s:s, s:I, s:i, s:i}", "path", in->file.shards[i].path,
+                                        "bytes", (json_int_t)in->file.shards[i].size, "version",
+                                        (int)in->file.shards[i].version, "alignment",
+                                        (int)in->file.shards[i].alignment));
+    for (size_t i = 0; i < in->file.n_pairs; i++) {
+        json_t *key = json_text(in->file.pairs[i].key);
+        json_object_set_new(keys, json_string_value(key), json_value(&in->file.pairs[i]));
+        json_decref(key);
+    }
+    for (size_t i = 0; i < in->file.n_tensors; i++)
+        json_array_append_new(tensors, json_tensor(&in->file.tensors[i]));
+    json_t *all = json_pack(
+        "{s:o, s:I, s:I, s:f, s:o, s:b, s:s?, s:s?, s:o, s:o}", "files", files, "weights",
+        (json_int_t)in->all.n_weights, "bytes", (json_int_t)in->all.bytes, "bits_per_weight",
+        bits(in->all.bytes, in->all.n_weights), "formats", json_formats(in), "runs",
+        !in->model_problem.status && !in->tokenizer_problem.status, "model_problem",
+        in->model_problem.status ? in->model_problem.text : NULL, "tokenizer_problem",
+        in->tokenizer_problem.status ? in->tokenizer_problem.text : NULL, "metadata", keys,
+        "tensors", tensors);
+    char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
+    enum status status = STATUS_OK;
+    if (!text)
+        status = fail_memory(err, "JSON", 0);
+    else
+        puts(text);
+    free(text);
+    json_decref(all);
+    return status;
+}
+
+static enum status inspect(struct inspection *in, const struct inspect_options *o,
+                           struct error *err)
+{
+    if (!o->model)
+        return fail(err, STATUS_USAGE, "no model: give its file as -m FILE or first argument");
+    TRY(gguf_open(&in->file, o->model, format_resolve, err));
+    add_up(in);
+    judge(in, o);
+    if (o->json)
+        return print_json(in, err);
+    print_summary(in);
+    if (!o->brief)
+        print_lists(in);
+    return STATUS_OK;
+}
+
+static int run_command(const void *values)
+{
+    struct inspection in = {0};
+    struct error err;
+    enum status status = inspect(&in, values, &err);
+    gguf_close(&in.file);
+    return status == STATUS_OK ? EXIT_SUCCESS : cli_failed("inspect", &err);
+}
+
+const struct command command_inspect = {
+    "inspect",
+    "show what a model file holds and how it is read",
+    "Lists metadata and tensors, the layout decided for every type (some type ids have several "
+    "meanings), sizes, and whether Trine runs the file or why not.",
+    options,
+    sizeof(struct inspect_options),
+    run_command};

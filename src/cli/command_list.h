@@ -1,0 +1,2 @@
+/* One row per command, in the order of --help. */
+COMMAND(inspect)

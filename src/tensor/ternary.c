@@ -1,0 +1,204 @@
+#include "tensor/ternary.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/float16.h"
+#include "tensor/format_codecs.h"
+#include "tensor/format_ternary.h"
+
+void ternary_extract(const struct tensor *t, int64_t row0, int64_t row1, struct ternary_rows *out)
+{
+    assert(row0 >= 0 && row0 <= row1 && row1 <= t->n_rows);
+    int64_t group = ternary_group(t->format, t->n_cols), n_groups = t->n_cols / group;
+    out->group = (int)group;
+    for (int64_t row = row0; row < row1; row++) {
+        uint8_t *codes = out->codes + (row - row0) * t->n_cols;
+        float *scales = out->scales + (row - row0) * n_groups;
+        ternary_unpack_row(t->format, t->data, t->n_cols, row, codes);
+        for (int64_t i = 0; i < n_groups; i++) {
+            int64_t at = ternary_scale_at(t->format, t->n_rows, t->n_cols, row, i);
+            scales[i] = ternary_load_scale(t->format, t->data + at);
+        }
+    }
+}
+
+static bool find_group(const float *w, int group, uint8_t *codes, float *scale)
+{
+    float magnitude = 0;
+    for (int j = 0; j < group; j++) {
+        if (w[j] != 0 && magnitude == 0)
+            magnitude = fabsf(w[j]);
+        if (w[j] != 0 && fabsf(w[j]) != magnitude) /* also true of NaN */
+            return false;
+        codes[j] = w[j] > 0 ? 2 : w[j] < 0 ? 0 : 1;
+    }
+    *scale = magnitude;
+    return isfinite(magnitude);
+}
+
+bool ternary_find(const float *row, int64_t n_cols, int group, uint8_t *codes, float *scales)
+{
+    assert(n_cols % group == 0);
+    for (int64_t i = 0; i < n_cols; i += group)
+        if (!find_group(row + i, group, codes + i, &scales[i / group]))
+            return false;
+    return true;
+}
+
+/* A conversion under way. */
+struct encoding {
+    enum format_id format;
+    const struct ternary_rows *rows;
+    int64_t n_rows, n_cols;
+    const char *what;
+    uint8_t *out;
+};
+
+static float source_scale(const struct encoding *e, int64_t row, int64_t col)
+{
+    int group = e->rows->group;
+    return e->rows->scales[row * (e->n_cols / group) + col / group];
+}
+
+static bool is_zero(const struct encoding *e, int64_t row, int64_t begin, int64_t end)
+{
+    const uint8_t *codes = e->rows->codes + row * e->n_cols;
+    while (begin < end && codes[begin] == 1)
+        begin++;
+    return begin == end;
+}
+
+/* The one scale of several groups: that of the groups that are not zero. */
+struct joined {
+    float scale;
+    bool is_found;
+};
+
+/* Joins columns [begin, end) of a row into what was found so far. */
+static enum status join(const struct encoding *e, int64_t row, int64_t begin, int64_t end,
+                        struct joined *joined, struct error *err)
+{
+    int group = e->rows->group;
+    for (int64_t col = begin; col < end;) {
+        int64_t next = (col / group + 1) * group;
+        float scale = source_scale(e, row, col);
+        next = next < end ? next : end;
+        bool adds = scale != 0 && !(joined->is_found && scale == joined->scale) &&
+                    !is_zero(e, row, col, next);
+        if (adds && joined->is_found)
+            return fail(err, STATUS_UNSUPPORTED,
+                        "%s: row %lld, group %lld of %d weights: its scale is %.9g and another one "
+                        "%.9g, but %s has one scale for both; choose a format with smaller groups",
+                        e->what, (long long)row, (long long)(col / group), group, (double)scale,
+                        (double)joined->scale, format_of(e->format)->name);
+        if (adds)
+            *joined = (struct joined){scale, true};
+        col = next;
+    }
+    return STATUS_OK;
+}
+
+static bool is_exact(enum format_id format, float scale)
+{
+    if (format_of(format)->is_scale_f32)
+        return isfinite(scale);
+    return isfinite(scale) && f16_to_f32(f32_to_f16(scale)) == scale;
+}
+
+/* Scale to write for a group of the target that begins at (row, col). Where all is zero the scale
+ * means nothing: the source's is kept if it can be. */
+static enum status settle(const struct encoding *e, int64_t row, int64_t col, struct joined *joined,
+                          struct error *err)
+{
+    if (!joined->is_found) {
+        float scale = source_scale(e, row, col);
+        joined->scale = is_exact(e->format, scale) ? scale : 0;
+        return STATUS_OK;
+    }
+    if (is_exact(e->format, joined->scale))
+        return STATUS_OK;
+    return fail(err, STATUS_UNSUPPORTED,
+                "%s: row %lld, group %lld of %d weights: %s cannot hold the scale %.9g exactly; "
+                "choose a format with f32 scales (I2_S, IQ2_BN)",
+                e->what, (long long)row, (long long)(col / e->rows->group), e->rows->group,
+                format_of(e->format)->name, (double)joined->scale);
+}
+
+static enum status fail_code_3(const struct encoding *e, int64_t row, int64_t col,
+                               struct error *err)
+{
+    return fail(
+        err, STATUS_UNSUPPORTED,
+        "%s: row %lld, group %lld of %d weights: holds +2, which %s has no code for; choose "
+        "another 2-bit format (TQ2_0, Q2_0, IQ2_BN)",
+        e->what, (long long)row, (long long)(col / e->rows->group), e->rows->group,
+        format_of(e->format)->name);
+}
+
+/* Copies codes of one block of the target. Weights of scale 0 are zeros whatever their codes are:
+ * under another scale, or where the format has no such code, they become code 1. */
+static enum status copy_codes(const struct encoding *e, int64_t row, int64_t begin, int n,
+                              float scale, uint8_t *codes, struct error *err)
+{
+    const uint8_t *source = e->rows->codes + row * e->n_cols + begin;
+    int most = ternary_layout_of(e->format)->has_code_3 ? 3 : 2;
+    for (int j = 0; j < n;) {
+        int group = e->rows->group, left = group - (int)((begin + j) % group);
+        int end = j + left < n ? j + left : n;
+        bool is_null = source_scale(e, row, begin + j) == 0;
+        for (; j < end; j++) {
+            if (source[j] > most && !is_null)
+                return fail_code_3(e, row, begin + j, err);
+            codes[j] = is_null && (scale != 0 || source[j] > most) ? 1 : source[j];
+        }
+    }
+    return STATUS_OK;
+}
+
+/* One row. tensor_scale: of a format with one scale in all, else NULL. */
+static enum status encode_row(const struct encoding *e, int64_t row,
+                              const struct joined *tensor_scale, struct error *err)
+{
+    const struct format *f = format_of(e->format);
+    int64_t group = ternary_group(e->format, e->n_cols);
+    uint8_t codes[TERNARY_MAX_BLOCK];
+    struct joined joined = {0, false};
+    for (int64_t col = 0; col < e->n_cols; col += f->block) {
+        if (tensor_scale) {
+            joined = *tensor_scale;
+        } else if (col % group == 0) {
+            joined = (struct joined){0, false};
+            TRY(join(e, row, col, col + group, &joined, err));
+            TRY(settle(e, row, col, &joined, err));
+        }
+        TRY(copy_codes(e, row, col, f->block, joined.scale, codes, err));
+        ternary_layout_of(e->format)->pack(codes, (int)(row % f->row_group),
+                                           e->out +
+                                               format_block_at(f, e->n_cols, row, col / f->block));
+        ternary_store_scale(
+            e->format, joined.scale,
+            e->out + ternary_scale_at(e->format, e->n_rows, e->n_cols, row, col / group));
+    }
+    return STATUS_OK;
+}
+
+enum status ternary_encode(enum format_id format, const struct ternary_rows *rows, int64_t n_rows,
+                           int64_t n_cols, const char *what, uint8_t *out, struct error *err)
+{
+    const struct encoding e = {format, rows, n_rows, n_cols, what, out};
+    struct joined joined = {0, false};
+    bool is_whole = format_of(format)->scale_group < 0;
+    uint64_t bytes;
+    assert(format_of(format)->is_ternary && n_cols % rows->group == 0);
+    TRY(format_bytes(format, (uint64_t)n_rows, (uint64_t)n_cols, what, &bytes, err));
+    memset(out, 0, bytes);
+    for (int64_t row = 0; is_whole && row < n_rows; row++)
+        TRY(join(&e, row, 0, n_cols, &joined, err));
+    if (is_whole && n_rows > 0)
+        TRY(settle(&e, 0, 0, &joined, err));
+    for (int64_t row = 0; row < n_rows; row++)
+        TRY(encode_row(&e, row, is_whole ? &joined : NULL, err));
+    return STATUS_OK;
+}
