@@ -1,2 +1,4 @@
 /* One row per command, in the order of --help. */
+COMMAND(run)
+COMMAND(logits)
 COMMAND(inspect)

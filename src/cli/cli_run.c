@@ -1,0 +1,168 @@
+/* `trine run`: a prompt in, text out. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "cli/generation.h"
+
+static const struct option options[] = {GENERATION_OPTIONS, {NULL, NULL, NULL, NULL, 0, 0, 0, 0}};
+
+struct run {
+    struct generation g;
+    struct sampler *sampler;
+    struct detokenizer detokenizer;
+    char *text; /* owned: room for one token's text */
+    size_t text_bytes;
+    float *logits;      /* owned: n_vocab */
+    int n_written;      /* tokens */
+    const char *reason; /* why it stopped */
+    int64_t prompt_ns, decode_ns;
+};
+
+/* Writes to standard output at once. *is_closed: the reader has gone, which ends a run quietly. */
+static enum status write_text(const char *text, size_t n, bool *is_closed, struct error *err)
+{
+    if (n && (fwrite(text, 1, n, stdout) != n || fflush(stdout) != 0)) {
+        *is_closed = errno == EPIPE;
+        if (!*is_closed)
+            return fail(err, STATUS_IO, "standard output: cannot write: %s", "the text is lost");
+    }
+    return STATUS_OK;
+}
+
+static enum status run_prompt(struct run *run, struct error *err)
+{
+    const struct token_list *prompt = &run->g.prompt;
+    int64_t start = clock_ns();
+    for (size_t at = 0; at < prompt->n;) {
+        size_t n = prompt->n - at;
+        if (n > (size_t)run->g.options->n_batch)
+            n = (size_t)run->g.options->n_batch;
+        bool is_last = at + n == prompt->n;
+        reference_forward(run->g.reference, prompt->ids + at, (int)n, run->logits, is_last);
+        at += n;
+    }
+    run->prompt_ns = clock_ns() - start;
+    for (size_t i = 0; i < prompt->n; i++)
+        TRY(sampler_accept(run->sampler, prompt->ids[i], err));
+    return STATUS_OK;
+}
+
+static enum status check_logits(const struct run *run, struct error *err)
+{
+    for (int i = 0; i < run->g.model.config.n_vocab; i++)
+        if (!isfinite(run->logits[i]))
+            return fail(err, STATUS_FORMAT,
+                        "%s: logit %d of token %d is %f: the weights are damaged, or so large that "
+                        "the arithmetic overflows",
+                        run->g.model.path, i, reference_position(run->g.reference), run->logits[i]);
+    return STATUS_OK;
+}
+
+/* Chooses, writes and runs one token after the other. */
+static enum status generate(struct run *run, struct error *err)
+{
+    const struct generation_options *o = run->g.options;
+    bool is_closed = false;
+    for (;;) {
+        if (o->n_predict >= 0 && run->n_written >= o->n_predict)
+            return run->reason = "token limit", STATUS_OK;
+        TRY(check_logits(run, err));
+        int32_t token = sampler_next(run->sampler, run->logits);
+        if (tokenizer_is_end(run->g.tokenizer, token) && !o->ignore_eos)
+            return run->reason = "end of text", STATUS_OK;
+        TRY(sampler_accept(run->sampler, token, err));
+        run->n_written++;
+        size_t n = detokenizer_next(&run->detokenizer, token, run->text, run->text_bytes);
+        TRY(write_text(run->text, n, &is_closed, err));
+        if (is_closed)
+            return run->reason = "reader closed", STATUS_OK;
+        if (reference_position(run->g.reference) == run->g.n_ctx)
+            return run->reason = "context full", STATUS_OK;
+        if (o->n_predict >= 0 && run->n_written >= o->n_predict)
+            continue; /* nobody will look at the logits after the last token */
+        int64_t start = clock_ns();
+        reference_forward(run->g.reference, &token, 1, run->logits, 1);
+        run->decode_ns += clock_ns() - start;
+    }
+}
+
+static enum status prepare(struct run *run, const struct generation_options *o, struct error *err)
+{
+    TRY(generation_open(&run->g, o, true, err));
+    TRY(generation_read_prompt(&run->g, err));
+    TRY(generation_start(&run->g, (int)run->g.prompt.n, err));
+    int n_vocab = run->g.model.config.n_vocab;
+    struct sampler_options sampling = {
+        .temperature = (float)o->temperature,
+        .top_k = (int)o->top_k,
+        .top_p = (float)o->top_p,
+        .min_p = (float)o->min_p,
+        .repeat_last_n = (int)o->repeat_last_n,
+        .repeat_penalty = (float)o->repeat_penalty,
+        .frequency_penalty = (float)o->frequency_penalty,
+        .presence_penalty = (float)o->presence_penalty,
+        .seed = o->seed >= 0 ? (uint64_t)o->seed : (uint64_t)time(NULL) ^ (uint64_t)clock_ns(),
+    };
+    TRY(sampler_open(&run->sampler, &sampling, n_vocab, err));
+    bool is_start = run->g.prompt_bytes == 0; /* the text continues the prompt */
+    detokenizer_init(&run->detokenizer, run->g.tokenizer, o->special, is_start);
+    run->text_bytes = tokenizer_longest(run->g.tokenizer) + 16;
+    run->text = memory_alloc(run->text_bytes, 1);
+    run->logits = memory_alloc((size_t)n_vocab, sizeof *run->logits);
+    if (!run->text || !run->logits)
+        return fail_memory(err, o->model, (size_t)n_vocab * sizeof *run->logits);
+    return STATUS_OK;
+}
+
+static void print_speed(const struct run *run)
+{
+    double prompt_s = (double)run->prompt_ns / 1e9, decode_s = (double)run->decode_ns / 1e9;
+    int n_run = run->n_written > 1 ? run->n_written - 1 : 0; /* the first comes from the prompt */
+    fprintf(stderr, "prompt %zu tokens, %.1f tok/s; decode %d tokens, %.1f tok/s; stopped: %s\n",
+            run->g.prompt.n, (double)run->g.prompt.n / prompt_s, run->n_written,
+            decode_s > 0 ? n_run / decode_s : 0.0, run->reason);
+}
+
+static enum status run_text(struct run *run, const struct generation_options *o, struct error *err)
+{
+    bool is_closed = false;
+    TRY(prepare(run, o, err));
+    if (o->echo)
+        TRY(write_text(run->g.prompt_text, run->g.prompt_bytes, &is_closed, err));
+    if (is_closed)
+        return STATUS_OK;
+    TRY(run_prompt(run, err));
+    TRY(generate(run, err));
+    size_t n = detokenizer_finish(&run->detokenizer, run->text, run->text_bytes);
+    TRY(write_text(run->text, n, &is_closed, err));
+    if (!o->quiet)
+        fprintf(stderr, "\n");
+    if (!o->quiet)
+        print_speed(run);
+    return STATUS_OK;
+}
+
+static int run_command(const void *values)
+{
+    struct run run = {0};
+    struct error err;
+    enum status status = run_text(&run, values, &err);
+    sampler_close(run.sampler);
+    memory_free(run.text);
+    memory_free(run.logits);
+    generation_close(&run.g);
+    return status == STATUS_OK ? EXIT_SUCCESS : cli_failed("run", &err);
+}
+
+const struct command command_run = {
+    "run",
+    "write text that continues a prompt",
+    "Streams the text to standard output and prints speeds on standard error.",
+    options,
+    sizeof(struct generation_options),
+    run_command};
