@@ -2,3 +2,5 @@
 COMMAND(run)
 COMMAND(logits)
 COMMAND(inspect)
+COMMAND(quantize)
+COMMAND(synth)
