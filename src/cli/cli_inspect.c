@@ -16,7 +16,7 @@ struct inspect_options {
 
 #define INSPECT(field) offsetof(struct inspect_options, field)
 static const struct option options[] = {
-    {"-m, --model, MODEL", "FILE", NULL, "the GGUF file (the first one of a split model)", OPT_TEXT,
+    {"MODEL, -m, --model", "FILE", NULL, "the GGUF file (the first one of a split model)", OPT_TEXT,
      INSPECT(model), 0, 0},
     {"--json", NULL, NULL, "one JSON object on standard output", OPT_FLAG, INSPECT(json), 0, 0},
     {"--brief", NULL, NULL, "the summary only, no list of keys and tensors", OPT_FLAG,
@@ -271,8 +271,8 @@ static int run_command(const void *values)
 const struct command command_inspect = {
     "inspect",
     "show what a model file holds and how it is read",
-    "Lists metadata and tensors, the layout decided for every type (some type ids have several "
-    "meanings), sizes, and whether Trine runs the file or why not.",
+    "Lists metadata and tensors, the layout decided for every type (some type ids have\n"
+    "several meanings), sizes, and whether Trine runs the file or why not.",
     options,
     sizeof(struct inspect_options),
     run_command};

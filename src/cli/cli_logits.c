@@ -106,8 +106,8 @@ static int run_command(const void *values)
 const struct command command_logits = {
     "logits",
     "write the logits at every position to a file",
-    "Runs the tokens or the prompt and writes what the model says after each of them. Options of "
-    "`run` that choose the text have no effect.",
+    "Runs the tokens or the prompt and writes what the model says after each of them.\n"
+    "Options of `run` that choose the text have no effect.",
     options,
     sizeof(struct logits_options),
     run_command};

@@ -19,9 +19,9 @@ struct quantize_options {
 
 #define QUANTIZE(field) offsetof(struct quantize_options, field)
 static const struct option options[] = {
-    {"-m, --model, IN", "FILE", NULL, "the GGUF file to read", OPT_TEXT, QUANTIZE(in), 0, 0},
-    {"-o, --output, OUT", "FILE", NULL, "the GGUF file to write", OPT_TEXT, QUANTIZE(out), 0, 0},
-    {"-t, --type, TYPE", "TYPE", NULL, "a ternary type (TQ2_0, IQ2_BN, I2_S, ...), F16 or F32",
+    {"IN, -m, --model", "FILE", NULL, "the GGUF file to read", OPT_TEXT, QUANTIZE(in), 0, 0},
+    {"OUT, -o, --output", "FILE", NULL, "the GGUF file to write", OPT_TEXT, QUANTIZE(out), 0, 0},
+    {"TYPE, -t, --type", "TYPE", NULL, "a ternary type (TQ2_0, IQ2_BN, I2_S, ...), F16 or F32",
      OPT_TEXT, QUANTIZE(type), 0, 0},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0}};
 
@@ -360,8 +360,8 @@ static int run_command(const void *values)
 const struct command command_quantize = {
     "quantize",
     "store a ternary model in another type, without loss",
-    "Converts every ternary tensor to TYPE and keeps the others and the metadata. The file appears "
-    "under its name only after all values were read back and compared.",
+    "Converts every ternary tensor to TYPE and keeps the others and the metadata. The file\n"
+    "appears under its name only after all values were read back and compared.",
     options,
     sizeof(struct quantize_options),
     run_command};

@@ -22,12 +22,11 @@ static const struct option options[] = {
     {"--type", "T", NULL, "type of the projections: TQ2_0, IQ2_BN, I2_S, Q4_0, Q4_K, F16, ...",
      OPT_TEXT, SYNTH(type), 0, 0},
     {"--embedding-type", "T", NULL,
-     "type of the token embedding; as users of ternary files have it if not given: Q4_K beside a "
-     "smaller type, else as --type",
+     "type of the token embedding; if not given Q4_K beside a smaller type (bonsai: as --type)",
      OPT_TEXT, SYNTH(embedding_type), 0, 0},
     {"--output-type", "T", NULL,
-     "type of the output matrix; if not given Q6_K beside a smaller type, else as --type", OPT_TEXT,
-     SYNTH(output_type), 0, 0},
+     "type of the output matrix; if not given Q6_K beside a smaller type (bonsai: as --type)",
+     OPT_TEXT, SYNTH(output_type), 0, 0},
     {"-o, --output", "FILE", NULL, "the file to write", OPT_TEXT, SYNTH(out), 0, 0},
     {"-s, --seed", "N", "1", "of the weights", OPT_INT, SYNTH(seed), 0, 9007199254740992.0},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0}};
@@ -67,6 +66,8 @@ static enum status find_type(const char *option, const char *name, enum format_i
 static enum format_id table_type(const struct synth *s, enum format_id usual)
 {
     double small = format_bits_per_weight(s->type, 256, 256);
+    if (s->shape->has_ternary_tables)
+        return s->type;
     return small < format_bits_per_weight(usual, 256, 256) ? usual : s->type;
 }
 

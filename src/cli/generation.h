@@ -22,7 +22,7 @@ enum kv_type { KV_F32, KV_F16 };
 #define GENERATION(field) offsetof(struct generation_options, field)
 #define GENERATION_OPTIONS                                                                         \
     {NULL, NULL, NULL, "Model", OPT_FLAG, 0, 0, 0},                                                \
-        {"-m, --model, MODEL",                                                                     \
+        {"MODEL, -m, --model",                                                                     \
          "FILE",                                                                                   \
          NULL,                                                                                     \
          "the GGUF file (the first one of a split model)",                                         \

@@ -25,7 +25,7 @@ static bool has_name(const char *names, const char *word, size_t n)
     return false;
 }
 
-/* The bare name of a positional row, or NULL. */
+/* Where the bare name of a positional row begins (it ends at a comma or the end), or NULL. */
 static const char *bare_name(const struct option *o)
 {
     for (const char *name = o->names; name && *name;) {
@@ -156,7 +156,7 @@ enum status options_parse(const struct command *command, int argc, char **argv, 
             const struct option *o = nth_positional(command, n_positional++);
             if (!o || (o->type == OPT_TEXT && *(const char **)((char *)values + o->offset)))
                 return fail(err, STATUS_USAGE, "one argument too many: '%s'", argv[i]);
-            TRY(set_value(o, bare_name(o), argv[i], values, err));
+            TRY(set_value(o, o->names, argv[i], values, err));
         }
     }
     return STATUS_OK;
@@ -166,7 +166,7 @@ static void print_positionals(const struct command *command)
 {
     const struct option *o;
     for (int n = 0; (o = nth_positional(command, n)); n++)
-        printf(" %s", bare_name(o));
+        printf(" %.*s", (int)strcspn(bare_name(o), ","), bare_name(o));
 }
 
 void options_help(const struct command *command)
@@ -224,9 +224,9 @@ static void print_manual_option(const struct option *o)
     printf("\n");
     print_manual_text(o->help);
     if (o->initial) {
-        printf(" Default: ");
-        print_manual_text(o->initial[0] ? o->initial : "empty");
-        printf(".");
+        printf(" (default: ");
+        print_manual_text(o->initial);
+        printf(")");
     }
     printf("\n");
 }

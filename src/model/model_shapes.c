@@ -78,6 +78,7 @@ static const struct model_shape shapes[] = {
      .norm_epsilon = 1e-6f,
      .yarn_factor = 4,
      .yarn_original_ctx = 16384,
+     .has_ternary_tables = true,
      .has_head_norms = true,
      .pre_tokenizer = "qwen2",
      .bos = 151643,

@@ -13,6 +13,7 @@ struct model_shape {
     float rope_base, norm_epsilon;
     float yarn_factor; /* 0: none */
     int yarn_original_ctx;
+    bool has_ternary_tables;   /* published with embedding and output in the projections' type */
     bool has_head_norms;       /* attn_q_norm, attn_k_norm of head_dim */
     const char *pre_tokenizer; /* NULL: SPM vocabulary of bytes */
     int bos, eos;
