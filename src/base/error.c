@@ -4,28 +4,33 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *status_text(enum status status)
+#include "base/text.h"
+
+/* Long texts lose their middle: they begin with a path and end with what is wrong. */
+static void keep_ends(char *out, size_t size, const char *text, size_t n)
 {
-#define STATUS_CASE(name, text)                                                                    \
-    case STATUS_##name: return text;
-    switch (status) {
-        STATUS_LIST(STATUS_CASE)
-    }
-#undef STATUS_CASE
-    return "unknown status";
+    size_t head = size / 4, tail = size - head - 4;
+    memcpy(out, text, head);
+    memcpy(out + head, "...", 3);
+    memcpy(out + head + 3, text + n - tail, tail);
+    out[size - 1] = 0;
 }
 
 enum status fail(struct error *err, enum status status, const char *format, ...)
 {
+    char text[8192];
     if (!err)
         return status;
-    err->status = status;
     va_list args;
     va_start(args, format);
-    vsnprintf(err->text, sizeof err->text, format, args);
+    int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    for (char *c = err->text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
+    size_t length = n < 0 ? 0 : (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
+    err->status = status;
+    if (length < sizeof err->text)
+        memcpy(err->text, text, length + 1);
+    else
+        keep_ends(err->text, sizeof err->text, text, length);
+    err->text[text_make_printable(err->text, strlen(err->text))] = 0;
     return status;
 }

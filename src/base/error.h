@@ -6,18 +6,15 @@
 #ifndef TRINE_BASE_ERROR_H
 #define TRINE_BASE_ERROR_H
 
-#define STATUS_LIST(X)                                                                             \
-    X(OK, "ok")                                                                                    \
-    X(IO, "cannot read or write")                                                                  \
-    X(FORMAT, "malformed file")                                                                    \
-    X(UNSUPPORTED, "valid, but not supported")                                                     \
-    X(MEMORY, "out of memory")                                                                     \
-    X(LIMIT, "a limit was reached")                                                                \
-    X(USAGE, "wrong usage")
-
-#define STATUS_ENUM(name, text) STATUS_##name,
-enum status { STATUS_LIST(STATUS_ENUM) };
-#undef STATUS_ENUM
+enum status {
+    STATUS_OK,
+    STATUS_IO,          /* cannot read or write */
+    STATUS_FORMAT,      /* malformed file */
+    STATUS_UNSUPPORTED, /* valid, but not supported */
+    STATUS_MEMORY,      /* out of memory */
+    STATUS_LIMIT,       /* a limit was reached */
+    STATUS_USAGE,       /* wrong usage */
+};
 
 /* text: one line, no newline: what, where, expected, found, what to do. */
 struct error {
@@ -26,13 +23,11 @@ struct error {
 };
 
 /* Fills err (which may be NULL) with a printf-style text and returns status, so that a check reads
- * `return fail(err, STATUS_FORMAT, ...)`. Bytes that could disturb a terminal are replaced by '?'.
+ * `return fail(err, STATUS_FORMAT, ...)`. What could disturb a terminal becomes '?'; of a
+ * text that is too long the middle is left out.
  */
 enum status fail(struct error *err, enum status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-/* The short name of a status, for messages and tests. */
-const char *status_text(enum status status);
 
 /* Returns from the current function when the call did not return STATUS_OK. */
 #define TRY(call)                                                                                  \

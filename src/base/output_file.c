@@ -1,12 +1,23 @@
 #include "base/output_file.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+
+/* Name of the temporary file that is open, for a signal that ends the program. */
+static char *volatile unfinished;
+
+void output_file_remove_unfinished(void)
+{
+    if (unfinished)
+        unlink(unfinished);
+}
 
 static enum status fail_io(struct output_file *file, const char *what, struct error *err)
 {
@@ -16,14 +27,17 @@ static enum status fail_io(struct output_file *file, const char *what, struct er
 enum status output_file_open(struct output_file *file, const char *path, struct error *err)
 {
     *file = (struct output_file){0};
+    struct stat info;
+    bool exists = stat(path, &info) == 0;
+    char resolved[PATH_MAX];
+    if (exists && S_ISREG(info.st_mode) && realpath(path, resolved))
+        path = resolved;
     size_t n = strlen(path);
     file->path = memory_alloc(n + 1, 1);
     if (!file->path)
         return fail_memory(err, path, n + 1);
     memcpy(file->path, path, n);
 
-    struct stat info;
-    bool exists = stat(path, &info) == 0;
     if (exists && S_ISDIR(info.st_mode)) {
         fail(err, STATUS_IO, "%s: is a directory; give the name of a file", path);
         output_file_close(file);
@@ -45,6 +59,9 @@ enum status output_file_open(struct output_file *file, const char *path, struct 
         output_file_close(file);
         return status;
     }
+    unfinished = file->temporary;
+    if (exists && file->temporary)
+        fchmod(fileno(file->stream), info.st_mode & 07777); /* a refusal costs the mode only */
     return STATUS_OK;
 }
 
@@ -82,18 +99,19 @@ const char *output_file_name(const struct output_file *file)
 
 enum status output_file_commit(struct output_file *file, struct error *err)
 {
-    bool written = fflush(file->stream) == 0;
-    if (file->temporary)
-        written = fsync(fileno(file->stream)) == 0 && written;
-    int write_errno = errno;
-    written = fclose(file->stream) == 0 && written;
+    int problem = fflush(file->stream) == 0 ? 0 : errno;
+    if (!problem && file->temporary && fsync(fileno(file->stream)) != 0)
+        problem = errno;
+    if (fclose(file->stream) != 0 && !problem)
+        problem = errno;
     file->stream = NULL;
-    if (!written) {
-        errno = write_errno;
+    if (problem) {
+        errno = problem;
         return fail_io(file, "write", err);
     }
     if (file->temporary && rename(file->temporary, file->path) != 0)
         return fail_io(file, "rename the finished file", err);
+    unfinished = NULL;
     memory_free(file->temporary);
     file->temporary = NULL;
     return STATUS_OK;
@@ -103,8 +121,10 @@ void output_file_close(struct output_file *file)
 {
     if (file->stream)
         fclose(file->stream);
-    if (file->temporary)
+    if (file->temporary) {
         unlink(file->temporary);
+        unfinished = NULL;
+    }
     memory_free(file->temporary);
     memory_free(file->path);
     *file = (struct output_file){0};

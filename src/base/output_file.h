@@ -1,5 +1,6 @@
 /* A file that appears complete or not at all: written under a temporary name beside the target,
- * renamed when everything is on disk. Devices and pipes are written in place. */
+ * renamed when everything is on disk. A file that was there keeps its mode, a symbolic link keeps
+ * pointing to it. Devices and pipes are written in place. */
 #ifndef TRINE_BASE_OUTPUT_FILE_H
 #define TRINE_BASE_OUTPUT_FILE_H
 
@@ -32,6 +33,9 @@ const char *output_file_name(const struct output_file *file);
 
 /* Flushes, closes and renames to the final name. On failure nothing is left. */
 enum status output_file_commit(struct output_file *file, struct error *err);
+
+/* Removes the temporary file of the one that is open, if any. Safe in a signal handler. */
+void output_file_remove_unfinished(void);
 
 /* Closes and removes what was written unless it was committed. Accepts a zeroed object. */
 void output_file_close(struct output_file *file);

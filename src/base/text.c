@@ -1,6 +1,10 @@
 #include "base/text.h"
 
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
 
 struct text text_of(const char *terminated)
 {
@@ -29,12 +33,43 @@ bool text_ends(struct text a, const char *suffix)
     return a.n >= n && memcmp(a.bytes + a.n - n, suffix, n) == 0;
 }
 
+/* One number for the life of the process. */
+static uint64_t hash_seed(void)
+{
+    static _Atomic uint64_t seed;
+    uint64_t value = seed;
+    if (value)
+        return value;
+    if (getrandom(&value, sizeof value, GRND_NONBLOCK) != sizeof value)
+        value = (uint64_t)(uintptr_t)&value ^ (uint64_t)clock_ns();
+    uint64_t unset = 0;
+    value |= 1; /* never the mark of an unset seed */
+    return atomic_compare_exchange_strong(&seed, &unset, value) ? value : unset;
+}
+
+static uint64_t fold(uint64_t a, uint64_t b)
+{
+    unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* Eight bytes per multiplication; the seed enters both factors, so that no names collide for every
+ * seed. */
 uint64_t text_hash(struct text t)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < t.n; i++)
-        hash = (hash ^ (uint8_t)t.bytes[i]) * 0x100000001b3u;
-    return hash;
+    uint64_t seed = hash_seed(), hash = seed ^ t.n;
+    for (size_t i = 0; i < t.n; i += 8) {
+        uint64_t word = 0;
+        memcpy(&word, t.bytes + i, t.n - i < 8 ? t.n - i : 8);
+        hash = fold(hash ^ word, seed ^ 0x9e3779b97f4a7c14u);
+    }
+    return fold(hash, 0xd6e8feb86659fd93u);
+}
+
+uint64_t number_hash(uint64_t number)
+{
+    uint64_t seed = hash_seed();
+    return fold(fold(number ^ seed, seed ^ 0x9e3779b97f4a7c14u), 0xd6e8feb86659fd93u);
 }
 
 /* Length that the first byte announces, and the bits it carries; 0 for a byte that begins nothing.
@@ -123,4 +158,37 @@ int utf8_incomplete_tail(const char *p, size_t n)
         return back;
     }
     return 0;
+}
+
+bool disturbs_terminal(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x200e && code <= 0x200f) ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
+           code == 0xfeff;
+}
+
+size_t text_make_printable(char *bytes, size_t n)
+{
+    size_t to = 0;
+    for (size_t from = 0; from < n;) {
+        uint32_t code;
+        int length = utf8_decode(bytes + from, n - from, &code);
+        if (length == 0 || disturbs_terminal(code)) {
+            bytes[to++] = '?';
+            from += length ? (size_t)length : 1;
+            continue;
+        }
+        memmove(bytes + to, bytes + from, (size_t)length);
+        to += (size_t)length;
+        from += (size_t)length;
+    }
+    return to;
+}
+
+const char *text_printable(struct text t, char *out, size_t size)
+{
+    size_t n = t.n < size ? t.n : size - 1;
+    memcpy(out, t.bytes, n);
+    out[text_make_printable(out, n)] = 0;
+    return out;
 }

@@ -1,9 +1,12 @@
 /* `trine inspect`: what a file holds, how its types were read, and whether Trine runs it. */
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/memory.h"
 #include "cli/cli.h"
 #include "gguf/gguf_metadata.h"
 #include "model/model_load.h"
@@ -116,50 +119,54 @@ static void print_lists(const struct inspection *in)
 {
     printf("\n%zu keys\n", in->file.n_pairs);
     for (size_t i = 0; i < in->file.n_pairs; i++) {
-        char value[160];
+        char value[160], key[200];
         gguf_describe(&in->file.pairs[i], value, sizeof value);
-        printf("  %-42.*s %-8s %s\n", TEXT(in->file.pairs[i].key),
+        printf("  %-42s %-8s %s\n", text_printable(in->file.pairs[i].key, key, sizeof key),
                gguf_type_name(in->file.pairs[i].type), value);
     }
     printf("\n%zu tensors\n", in->file.n_tensors);
     for (size_t i = 0; i < in->file.n_tensors; i++) {
         const struct gguf_tensor *t = &in->file.tensors[i];
-        char shape[96], size[16];
+        char shape[96], size[16], name[80];
         int n = snprintf(shape, sizeof shape, "%" PRIu64, t->span.ne[0]);
         for (uint32_t d = 1; d < t->n_dims; d++)
             n += snprintf(shape + n, sizeof shape - (size_t)n, " x %" PRIu64, t->span.ne[d]);
-        printf("  %-32.*s %-9s %20s %12s %.4f bits\n", TEXT(t->span.name),
+        printf("  %-32s %-9s %20s %12s %.4f bits\n",
+               text_printable(t->span.name, name, sizeof name),
                format_of((enum format_id)t->span.format)->name, shape,
                cli_size(t->span.bytes, size), bits(t->span.bytes, n_weights(&t->span)));
     }
 }
 
-/* JSON text of bytes that may not be UTF-8: then every byte above 127 becomes U+FFFD. */
+/* JSON text of bytes that may not be UTF-8: then what disturbs becomes '?'. */
 static json_t *json_text(struct text t)
 {
     json_t *value = json_stringn(t.bytes, t.n);
     if (value)
         return value;
-    char *copy = malloc(3 * t.n + 1);
-    size_t n = 0;
-    for (size_t i = 0; copy && i < t.n; i++) {
-        if ((unsigned char)t.bytes[i] < 0x80)
-            copy[n++] = t.bytes[i];
-        else
-            n += (size_t)utf8_encode(0xfffd, copy + n);
-    }
-    value = copy ? json_stringn(copy, n) : json_null();
-    free(copy);
+    char *copy = memory_alloc(t.n, 1);
+    if (!copy)
+        return json_null();
+    memcpy(copy, t.bytes, t.n);
+    value = json_stringn(copy, text_make_printable(copy, t.n));
+    memory_free(copy);
     return value;
+}
+
+/* Text that may be absent. */
+static json_t *json_text_or_null(const char *text)
+{
+    return text ? json_text(text_of(text)) : json_null();
 }
 
 static json_t *json_scalar(const struct gguf_pair *pair, uint64_t i)
 {
     if (pair->element == GGUF_BOOL)
         return json_boolean(gguf_element_integer(pair, i));
-    if (gguf_is_integer_type(pair->element))
+    double number = gguf_element_number(pair, i);
+    if (gguf_is_integer_type(pair->element) && number < 0x1p63)
         return json_integer(gguf_element_integer(pair, i));
-    return json_real(gguf_element_number(pair, i));
+    return isfinite(number) ? json_real(number) : json_null(); /* JSON has no NaN */
 }
 
 /* Arrays are given in full up to 64 elements, beyond that as type and count. */
@@ -191,6 +198,13 @@ static json_t *json_tensor(const struct gguf_tensor *t)
                      "offset", (json_int_t)t->span.offset, "shard", t->span.shard);
 }
 
+/* Pairs as a list, because keys may hold bytes that make two of them one in JSON. */
+static json_t *json_pair(const struct gguf_pair *pair)
+{
+    return json_pack("{s:o, s:s, s:o}", "key", json_text(pair->key), "type",
+                     gguf_type_name(pair->type), "value", json_value(pair));
+}
+
 static json_t *json_formats(const struct inspection *in)
 {
     json_t *formats = json_array();
@@ -210,28 +224,26 @@ static json_t *json_formats(const struct inspection *in)
 
 static enum status print_json(const struct inspection *in, struct error *err)
 {
-    json_t *files = json_array(), *keys = json_object(), *tensors = json_array();
+    json_t *files = json_array(), *keys = json_array(), *tensors = json_array();
     for (int i = 0; i < in->file.n_shards; i++)
-        json_array_append_new(files,
-                              json_pack("{s:s, s:I, s:i, s:i}", "path", in->file.shards[i].path,
-                                        "bytes", (json_int_t)in->file.shards[i].size, "version",
-                                        (int)in->file.shards[i].version, "alignment",
-                                        (int)in->file.shards[i].alignment));
-    for (size_t i = 0; i < in->file.n_pairs; i++) {
-        json_t *key = json_text(in->file.pairs[i].key);
-        json_object_set_new(keys, json_string_value(key), json_value(&in->file.pairs[i]));
-        json_decref(key);
-    }
+        json_array_append_new(files, json_pack("{s:o, s:I, s:i, s:i}", "path",
+                                               json_text_or_null(in->file.shards[i].path), "bytes",
+                                               (json_int_t)in->file.shards[i].size, "version",
+                                               (int)in->file.shards[i].version, "alignment",
+                                               (int)in->file.shards[i].alignment));
+    for (size_t i = 0; i < in->file.n_pairs; i++)
+        json_array_append_new(keys, json_pair(&in->file.pairs[i]));
     for (size_t i = 0; i < in->file.n_tensors; i++)
         json_array_append_new(tensors, json_tensor(&in->file.tensors[i]));
     json_t *all = json_pack(
-        "{s:o, s:I, s:I, s:f, s:o, s:b, s:s?, s:s?, s:o, s:o}", "files", files, "weights",
+        "{s:o, s:I, s:I, s:f, s:o, s:b, s:o, s:o, s:o, s:o}", "files", files, "weights",
         (json_int_t)in->all.n_weights, "bytes", (json_int_t)in->all.bytes, "bits_per_weight",
         bits(in->all.bytes, in->all.n_weights), "formats", json_formats(in), "runs",
         !in->model_problem.status && !in->tokenizer_problem.status, "model_problem",
-        in->model_problem.status ? in->model_problem.text : NULL, "tokenizer_problem",
-        in->tokenizer_problem.status ? in->tokenizer_problem.text : NULL, "metadata", keys,
-        "tensors", tensors);
+        json_text_or_null(in->model_problem.status ? in->model_problem.text : NULL),
+        "tokenizer_problem",
+        json_text_or_null(in->tokenizer_problem.status ? in->tokenizer_problem.text : NULL),
+        "metadata", keys, "tensors", tensors);
     char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
     enum status status = STATUS_OK;
     if (!text)

@@ -58,6 +58,7 @@ static enum status write_logits(struct generation *g, struct output_file *file, 
     for (size_t at = 0, n; at < g->prompt.n; at += n) {
         n = g->prompt.n - at < batch ? g->prompt.n - at : batch;
         reference_forward(g->reference, g->prompt.ids + at, (int)n, logits, (int)n);
+        TRY(generation_check_logits(g, logits, (int)n, err));
         TRY(output_file_write(file, logits, n * n_vocab * sizeof *logits, err));
     }
     return STATUS_OK;
@@ -66,8 +67,9 @@ static enum status write_logits(struct generation *g, struct output_file *file, 
 static enum status logits_of(struct generation *g, const struct logits_options *o,
                              struct output_file *file, float **logits, struct error *err)
 {
-    if (!o->out)
+    if (!o->out || !o->out[0])
         return fail(err, STATUS_USAGE, "no output: give -o FILE");
+    TRY(cli_refuse_same_file(o->generation.model, o->out, err));
     bool has_text = o->generation.prompt || o->generation.prompt_file;
     if (o->tokens && has_text)
         return fail(err, STATUS_USAGE, "--tokens and a prompt exclude each other; give one");
@@ -76,12 +78,12 @@ static enum status logits_of(struct generation *g, const struct logits_options *
         TRY(read_tokens(g, o->tokens, err));
     else
         TRY(generation_read_prompt(g, err));
-    TRY(generation_start(g, (int)g->prompt.n, err));
+    TRY(output_file_open(file, o->out, err));
+    TRY(generation_start(g, 0, err));
     size_t n = (size_t)o->generation.n_batch * (size_t)g->model.config.n_vocab;
     *logits = memory_alloc(n, sizeof **logits);
     if (!*logits)
         return fail_memory(err, "logits", n * sizeof **logits);
-    TRY(output_file_open(file, o->out, err));
     TRY(write_logits(g, file, *logits, err));
     TRY(output_file_commit(file, err));
     if (!o->generation.quiet)

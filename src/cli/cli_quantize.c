@@ -28,6 +28,9 @@ static const struct option options[] = {
 /* Most weights decoded at once when values are compared. */
 #define CHUNK_WEIGHTS ((int64_t)1 << 20)
 
+/* Widest row that is converted: far above any model. */
+#define MAX_WIDTH     (1 << 24)
+
 /* What becomes of one tensor. */
 struct change {
     bool is_converted;
@@ -44,6 +47,18 @@ struct conversion {
     uint64_t bytes_before, bytes_after;
 };
 
+#define TARGETS "TQ1_0, TQ2_0, Q2_0, Q2_0_G128, I2_S, IQ1_BN, IQ2_BN, IQ2_BN_R4, F16, F32"
+
+/* PQ2_0 and PTQ1_0 are for rotated weights, the other byte orders of I2_S would be read as the
+ * published one: a file of those would be another model. */
+static bool is_target(enum format_id id)
+{
+    bool is_rotated = id == FORMAT_PQ2_0 || id == FORMAT_PTQ1_0;
+    bool is_unreadable = id == FORMAT_I2_S_4ROW || id == FORMAT_I2_S_ARM;
+    return (format_of(id)->is_ternary && !is_rotated && !is_unreadable) || id == FORMAT_F16 ||
+           id == FORMAT_F32;
+}
+
 static enum status find_target(struct conversion *c, struct error *err)
 {
     const struct quantize_options *o = c->options;
@@ -51,12 +66,10 @@ static enum status find_target(struct conversion *c, struct error *err)
         return fail(err, STATUS_USAGE, "give IN, OUT and TYPE");
     c->target = format_by_name(o->type);
     if (c->target == N_FORMATS)
-        return fail(err, STATUS_USAGE, "unknown type '%s'", o->type);
-    const struct format *f = format_of(c->target);
-    if (!f->is_ternary && c->target != FORMAT_F16 && c->target != FORMAT_F32)
-        return fail(err, STATUS_USAGE,
-                    "type %s cannot be written without loss; ternary types, F16 and F32 can",
-                    f->name);
+        return fail(err, STATUS_USAGE, "unknown type '%s'; known: " TARGETS, o->type);
+    if (!is_target(c->target))
+        return fail(err, STATUS_USAGE, "type %s cannot be written without loss; known: " TARGETS,
+                    format_of(c->target)->name);
     return STATUS_OK;
 }
 
@@ -85,10 +98,29 @@ static int source_group(const struct tensor *t)
     return group > 0 ? group : (int)t->n_cols;
 }
 
+/* A text that names a tensor of the input, for messages. */
+static void name_tensor(const struct conversion *c, size_t i, char what[400])
+{
+    snprintf(what, 400, "%s: tensor '%.*s'", c->options->in, TEXT(c->in.tensors[i].span.name));
+}
+
 /* Decides for one tensor whether it is converted. */
 static enum status plan_tensor(struct conversion *c, size_t i, struct error *err)
 {
     struct tensor t = model_tensor(&c->in.tensors[i]);
+    if (t.format == FORMAT_PQ2_0 || t.format == FORMAT_PTQ1_0) {
+        char what[400];
+        name_tensor(c, i, what);
+        return fail(err, STATUS_UNSUPPORTED,
+                    "%s: type %u (%s) holds rotated weights; as another type they would be read "
+                    "as plain ones. Use the file as it is with a program that rotates",
+                    what, c->in.tensors[i].span.type_id, format_of(t.format)->name);
+    }
+    if (t.n_cols > MAX_WIDTH)
+        return fail(err, STATUS_LIMIT,
+                    "%s: tensor '%.*s' has rows of %" PRId64 " weights; at most "
+                    "%d can be converted; the file is damaged",
+                    c->options->in, TEXT(c->in.tensors[i].span.name), t.n_cols, MAX_WIDTH);
     if (c->in.tensors[i].n_dims != 2 || t.n_cols < 32 || t.n_rows < 2)
         return STATUS_OK;
     if (format_of(t.format)->is_ternary) {
@@ -108,12 +140,6 @@ static enum status plan_tensor(struct conversion *c, size_t i, struct error *err
     }
     c->n_converted += c->changes[i].is_converted;
     return STATUS_OK;
-}
-
-/* A text that names a tensor of the input, for messages. */
-static void name_tensor(const struct conversion *c, size_t i, char what[400])
-{
-    snprintf(what, 400, "%s: tensor '%.*s'", c->options->in, TEXT(c->in.tensors[i].span.name));
 }
 
 static enum status plan(struct conversion *c, struct error *err)
@@ -300,7 +326,11 @@ static enum status verify_tensor(const struct conversion *c, size_t i, const str
                     c->options->out, TEXT(g->span.name));
     }
     struct tensor a = model_tensor(g), b = model_tensor(w);
-    b.format = c->target; /* one id may stand for several layouts */
+    if (b.format != c->target) /* one id may stand for several layouts */
+        return fail(err, STATUS_UNSUPPORTED,
+                    "%s: tensor '%.*s' would be read back as %s, not as %s; choose another type",
+                    c->options->out, TEXT(g->span.name), format_of(b.format)->name,
+                    format_of(c->target)->name);
     size_t n = (size_t)chunk_rows(&a) * (size_t)a.n_cols;
     float *before = memory_alloc(n, sizeof *before), *after = memory_alloc(n, sizeof *after);
     enum status status = before && after
@@ -360,7 +390,8 @@ static int run_command(const void *values)
 const struct command command_quantize = {
     "quantize",
     "store a ternary model in another type, without loss",
-    "Converts every ternary tensor to TYPE and keeps the others and the metadata. The file\n"
+    "Converts every ternary tensor to TYPE and keeps the others and the metadata\n"
+    "(but general.file_type, which names the types). The file\n"
     "appears under its name only after all values were read back and compared.",
     options,
     sizeof(struct quantize_options),

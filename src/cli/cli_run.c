@@ -1,8 +1,8 @@
 /* `trine run`: a prompt in, text out. */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -29,7 +29,7 @@ static enum status write_text(const char *text, size_t n, bool *is_closed, struc
     if (n && (fwrite(text, 1, n, stdout) != n || fflush(stdout) != 0)) {
         *is_closed = errno == EPIPE;
         if (!*is_closed)
-            return fail(err, STATUS_IO, "standard output: cannot write: %s", "the text is lost");
+            return fail(err, STATUS_IO, "standard output: cannot write: %s", strerror(errno));
     }
     return STATUS_OK;
 }
@@ -52,17 +52,6 @@ static enum status run_prompt(struct run *run, struct error *err)
     return STATUS_OK;
 }
 
-static enum status check_logits(const struct run *run, struct error *err)
-{
-    for (int i = 0; i < run->g.model.config.n_vocab; i++)
-        if (!isfinite(run->logits[i]))
-            return fail(err, STATUS_FORMAT,
-                        "%s: logit %d of token %d is %f: the weights are damaged, or so large that "
-                        "the arithmetic overflows",
-                        run->g.model.path, i, reference_position(run->g.reference), run->logits[i]);
-    return STATUS_OK;
-}
-
 /* Chooses, writes and runs one token after the other. */
 static enum status generate(struct run *run, struct error *err)
 {
@@ -71,7 +60,7 @@ static enum status generate(struct run *run, struct error *err)
     for (;;) {
         if (o->n_predict >= 0 && run->n_written >= o->n_predict)
             return run->reason = "token limit", STATUS_OK;
-        TRY(check_logits(run, err));
+        TRY(generation_check_logits(&run->g, run->logits, 1, err));
         int32_t token = sampler_next(run->sampler, run->logits);
         if (tokenizer_is_end(run->g.tokenizer, token) && !o->ignore_eos)
             return run->reason = "end of text", STATUS_OK;
@@ -81,7 +70,7 @@ static enum status generate(struct run *run, struct error *err)
         TRY(write_text(run->text, n, &is_closed, err));
         if (is_closed)
             return run->reason = "reader closed", STATUS_OK;
-        if (reference_position(run->g.reference) == run->g.n_ctx)
+        if ((int)run->g.prompt.n + run->n_written == run->g.n_ctx)
             return run->reason = "context full", STATUS_OK;
         if (o->n_predict >= 0 && run->n_written >= o->n_predict)
             continue; /* nobody will look at the logits after the last token */
@@ -95,7 +84,7 @@ static enum status prepare(struct run *run, const struct generation_options *o, 
 {
     TRY(generation_open(&run->g, o, true, err));
     TRY(generation_read_prompt(&run->g, err));
-    TRY(generation_start(&run->g, (int)run->g.prompt.n, err));
+    TRY(generation_start(&run->g, o->n_predict != 0, err));
     int n_vocab = run->g.model.config.n_vocab;
     struct sampler_options sampling = {
         .temperature = (float)o->temperature,

@@ -56,7 +56,14 @@ static enum status find_type(const char *option, const char *name, enum format_i
                              struct error *err)
 {
     *format = format_by_name(name);
-    if (*format == N_FORMATS || *format == FORMAT_Q8_K) /* Q8_K is for activations */
+    static const enum format_id excluded[] = {
+        FORMAT_Q8_K,                        /* for activations */
+        FORMAT_PQ2_0, FORMAT_PTQ1_0,        /* for rotated weights */
+        FORMAT_I2_S_4ROW, FORMAT_I2_S_ARM}; /* would be read as the published byte order */
+    for (size_t i = 0; i < sizeof excluded / sizeof excluded[0]; i++)
+        if (*format == excluded[i])
+            *format = N_FORMATS;
+    if (*format == N_FORMATS)
         return fail(err, STATUS_USAGE, "%s: '%s' is not a weight type that can be written", option,
                     name);
     return STATUS_OK;

@@ -1,6 +1,7 @@
 #include "cli/generation.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +9,8 @@
 #include "base/memory.h"
 #include "model/arch.h"
 
-#define DEFAULT_CTX_CAP 4096
+#define DEFAULT_CTX_CAP  4096
+#define MAX_PROMPT_BYTES (64 << 20)
 
 enum status generation_open(struct generation *g, const struct generation_options *options,
                             bool with_tokenizer, struct error *err)
@@ -36,12 +38,18 @@ static enum status read_stream(struct generation *g, FILE *stream, const char *n
                 return fail_memory(err, name, size);
             g->prompt_text = grown;
         }
+        if (g->prompt_bytes > MAX_PROMPT_BYTES)
+            return fail(err, STATUS_LIMIT,
+                        "%s: the prompt has more than %d MiB; give a shorter one", name,
+                        MAX_PROMPT_BYTES >> 20);
         got = fread(g->prompt_text + g->prompt_bytes, 1, size - g->prompt_bytes, stream);
         g->prompt_bytes += got;
     } while (got > 0);
     if (ferror(stream))
         return fail(err, STATUS_IO, "%s: cannot read the prompt: %s", name, strerror(errno));
     if (g->prompt_bytes && g->prompt_text[g->prompt_bytes - 1] == '\n')
+        g->prompt_bytes--;
+    if (g->prompt_bytes && g->prompt_text[g->prompt_bytes - 1] == '\r')
         g->prompt_bytes--;
     return STATUS_OK;
 }
@@ -106,25 +114,28 @@ static void describe(const struct generation *g)
     int kv_bytes = g->options->kv_type == KV_F16 ? 2 : 4;
     uint64_t kv = 2 * (uint64_t)c->n_layer * (uint64_t)g->n_ctx * (uint64_t)c->n_head_kv *
                   (uint64_t)c->head_dim * (uint64_t)kv_bytes;
-    char model_size[16], kv_size[16];
+    char model_size[16], kv_size[16], name[120];
+    struct text title = c->name.n ? c->name : text_of(g->model.path);
     fprintf(stderr,
-            "%.*s: %s, %.1f M weights of %.2f bits, %s; context %d, KV cache %s (%s); "
+            "%s: %s, %.1f M weights of %.2f bits, %s; context %d, KV cache %s (%s); "
             "reference path, 1 thread\n",
-            TEXT(c->name.n ? c->name : text_of(g->model.path)), c->arch->name,
-            (double)n_weights / 1e6, 8 * (double)bytes / (double)n_weights,
-            cli_size(bytes, model_size), g->n_ctx, cli_size(kv, kv_size),
-            g->options->kv_type == KV_F16 ? "f16" : "f32");
+            text_printable(title, name, sizeof name), c->arch->name, (double)n_weights / 1e6,
+            8 * (double)bytes / (double)n_weights, cli_size(bytes, model_size), g->n_ctx,
+            cli_size(kv, kv_size), g->options->kv_type == KV_F16 ? "f16" : "f32");
 }
 
-enum status generation_start(struct generation *g, int n_needed, struct error *err)
+enum status generation_start(struct generation *g, int n_more, struct error *err)
 {
     const struct generation_options *o = g->options;
     int n_train = g->model.config.n_ctx_train;
     g->n_ctx = o->n_ctx ? (int)o->n_ctx : n_train < DEFAULT_CTX_CAP ? n_train : DEFAULT_CTX_CAP;
+    int64_t n_needed = (int64_t)g->prompt.n + n_more;
     if (n_needed > g->n_ctx)
         return fail(err, STATUS_LIMIT,
-                    "the prompt has %d tokens and the context only %d; shorten it or give -c %d%s",
-                    n_needed, g->n_ctx, n_needed,
+                    "the prompt has %zu tokens and the context has room for %d%s; shorten the "
+                    "prompt or give -c %lld%s",
+                    g->prompt.n, g->n_ctx, n_more ? " with the first one of the text" : "",
+                    (long long)n_needed,
                     n_needed > n_train ? " (more than the model was trained for)" : "");
     struct reference_options options = {
         .n_ctx = g->n_ctx, .max_batch = (int)o->n_batch, .kv_f16 = o->kv_type == KV_F16};
@@ -137,6 +148,20 @@ enum status generation_start(struct generation *g, int n_needed, struct error *e
                     "trained for\n",
                     g->n_ctx, n_train);
     }
+    return STATUS_OK;
+}
+
+enum status generation_check_logits(const struct generation *g, const float *logits, int n,
+                                    struct error *err)
+{
+    int64_t n_vocab = g->model.config.n_vocab;
+    for (int64_t i = 0; i < n * n_vocab; i++)
+        if (!isfinite(logits[i]))
+            return fail(err, STATUS_FORMAT,
+                        "%s: logit %lld of position %lld is %f: the weights are so large that the "
+                        "arithmetic overflows; the file is damaged or was converted wrongly",
+                        g->model.path, (long long)(i % n_vocab),
+                        (long long)(reference_position(g->reference) - n + i / n_vocab), logits[i]);
     return STATUS_OK;
 }
 

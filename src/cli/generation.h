@@ -162,8 +162,12 @@ enum status generation_open(struct generation *g, const struct generation_option
 enum status generation_read_prompt(struct generation *g, struct error *err);
 
 /* Makes cache and scratch for the context, and prints the line that describes model and run on
- * standard error. n_needed: tokens that must fit at least. errors: LIMIT, MEMORY */
-enum status generation_start(struct generation *g, int n_needed, struct error *err);
+ * standard error. n_more: tokens that must fit beyond the prompt. errors: LIMIT, MEMORY */
+enum status generation_start(struct generation *g, int n_more, struct error *err);
+
+/* errors: FORMAT when one of n rows of logits holds a number that is not finite */
+enum status generation_check_logits(const struct generation *g, const float *logits, int n,
+                                    struct error *err);
 
 void generation_close(struct generation *g);
 

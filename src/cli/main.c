@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+#include "base/output_file.h"
 #include "cli/cli.h"
 
 const struct command *const commands[] = {
@@ -32,15 +34,32 @@ static void occupy_standard_files(void)
             _exit(1);
 }
 
+/* A file that is not finished goes; then the signal does what it always does. */
+static void remove_unfinished(int signal_number)
+{
+    output_file_remove_unfinished();
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
 static int usage(const char *text)
 {
     fprintf(stderr, "trine: %s\n", text);
     return EXIT_USAGE;
 }
 
+/* What was printed must also have arrived. */
+static int finish_output(void)
+{
+    if (cli_output_arrived())
+        return EXIT_SUCCESS;
+    fprintf(stderr, "trine: standard output: cannot write all of it\n");
+    return EXIT_FAILURE;
+}
+
 static int run_command(const struct command *command, int argc, char **argv)
 {
-    void *values = calloc(1, command->options_bytes);
+    void *values = memory_alloc(1, command->options_bytes);
     if (!values) {
         fprintf(stderr, "trine: out of memory\n");
         return EXIT_FAILURE;
@@ -57,18 +76,24 @@ static int run_command(const struct command *command, int argc, char **argv)
     } else {
         status = command->run(values);
     }
-    free(values);
-    return status;
+    memory_free(values);
+    return status == EXIT_SUCCESS ? finish_output() : status;
 }
 
 int main(int argc, char **argv)
 {
     occupy_standard_files();
     signal(SIGPIPE, SIG_IGN); /* a reader that leaves is seen as a failed write */
+    const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    for (int i = 0; i < 3; i++)
+        if (signal(ends[i], remove_unfinished) == SIG_IGN)
+            signal(ends[i], SIG_IGN); /* nohup */
     if (argc < 2)
         return usage("give a command (see trine --help)");
     const char *name = argv[1];
     bool is_help = strcmp(name, "help") == 0;
+    if (argc > 2 && name[0] == '-')
+        return usage("nothing may follow this option (see trine --help)");
     if (strcmp(name, "--version") == 0) {
         printf("trine %s\n", TRINE_VERSION);
     } else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || (is_help && argc == 2)) {
@@ -86,5 +111,5 @@ int main(int argc, char **argv)
             return run_command(command, argc - 2, argv + 2);
         options_help(command);
     }
-    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return finish_output();
 }

@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,12 +42,25 @@ static enum status parse_number(const struct option *o, const char *name, const 
     char *end;
     errno = 0;
     *value = strtod(text, &end);
-    bool is_number = end != text && *end == 0 && errno == 0 && !isspace((unsigned char)text[0]);
-    bool is_whole = o->type == OPT_NUMBER || *value == floor(*value);
-    if (is_number && is_whole && *value >= o->min && *value <= o->max)
+    bool is_decimal = text[0] && strspn(text, "0123456789.eE+-") == strlen(text);
+    if (is_decimal && *end == 0 && errno == 0 && *value >= o->min && *value <= o->max)
         return STATUS_OK;
-    return fail(err, STATUS_USAGE, "%s: '%s' is not %s from %.15g to %.15g", name, text,
-                o->type == OPT_INT ? "a whole number" : "a number", o->min, o->max);
+    return fail(err, STATUS_USAGE, "%s: '%s' is not a number from %g to %g", name, text, o->min,
+                o->max);
+}
+
+static enum status parse_integer(const struct option *o, const char *name, const char *text,
+                                 int64_t *value, struct error *err)
+{
+    char *end;
+    errno = 0;
+    *value = strtoll(text, &end, 10);
+    size_t sign = text[0] == '-';
+    bool is_whole = text[sign] && strspn(text + sign, "0123456789") == strlen(text + sign);
+    if (is_whole && errno == 0 && (double)*value >= o->min && (double)*value <= o->max)
+        return STATUS_OK;
+    return fail(err, STATUS_USAGE, "%s: '%s' is not a whole number from %.0f to %.0f", name, text,
+                o->min, o->max);
 }
 
 static enum status parse_choice(const struct option *o, const char *name, const char *text,
@@ -72,19 +84,13 @@ static enum status set_value(const struct option *o, const char *name, const cha
                              void *values, struct error *err)
 {
     void *field = (char *)values + o->offset;
-    double number;
     switch (o->type) {
     case OPT_FLAG: *(bool *)field = true; return STATUS_OK;
     case OPT_TEXT: *(const char **)field = text; return STATUS_OK;
     case OPT_CHOICE: return parse_choice(o, name, text, field, err);
-    case OPT_INT:
-    case OPT_NUMBER: break;
+    case OPT_INT: return parse_integer(o, name, text, field, err);
+    case OPT_NUMBER: return parse_number(o, name, text, field, err);
     }
-    TRY(parse_number(o, name, text, &number, err));
-    if (o->type == OPT_INT)
-        *(int64_t *)field = (int64_t)number;
-    else
-        *(double *)field = number;
     return STATUS_OK;
 }
 
@@ -126,6 +132,8 @@ static enum status parse_option(const struct command *command, int argc, char **
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)n, word);
     const char *value = word[n] == '=' ? word + n + 1 : NULL;
+    if (bare_name(o) && *(const char **)((char *)values + o->offset))
+        return fail(err, STATUS_USAGE, "%s gives once more what was given before", name);
     if (o->type == OPT_FLAG && value)
         return fail(err, STATUS_USAGE, "%s takes no value", name);
     if (o->type != OPT_FLAG && !value) {

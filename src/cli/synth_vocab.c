@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "tokenizer/byte_map.h"
 
 enum { TYPE_NORMAL = 1, TYPE_UNKNOWN = 2, TYPE_CONTROL = 3, TYPE_BYTE = 6 };
 
@@ -60,33 +61,29 @@ static void fill_spm(struct vocab *v)
     }
 }
 
-/* The character that byte-level BPE writes for a byte. */
-static int byte_character(int byte, char out[4])
+/* What byte-level BPE writes for a byte. Returns its length. */
+static int byte_text(const struct byte_map *map, size_t byte, char *out)
 {
-    int shifted = 0;
-    for (int b = 0; b < byte; b++)
-        shifted += !((b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174);
-    bool is_kept = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    return utf8_encode((uint32_t)(is_kept ? byte : 256 + shifted), out);
+    return utf8_encode(map->code[byte], out);
 }
 
 /* The k-th ordinary token as the two parts of its merge: 256 bytes (left part empty), all pairs of
  * bytes, then those pairs followed by a byte. */
-static void bpe_parts(size_t k, char left[16], char right[8])
+static void bpe_parts(const struct byte_map *map, size_t k, char left[16], char right[8])
 {
     int n = 0;
     left[0] = 0;
     if (k >= 256 + 65536) {
         size_t pair = (k - 256 - 65536) / 256;
-        n = byte_character((int)(pair / 256), left);
-        n += byte_character((int)(pair % 256), left + n);
+        n = byte_text(map, pair / 256, left);
+        n += byte_text(map, pair % 256, left + n);
         k -= 256 + 65536;
     } else if (k >= 256) {
-        n = byte_character((int)((k - 256) / 256), left);
+        n = byte_text(map, (k - 256) / 256, left);
         k -= 256;
     }
     left[n] = 0;
-    n = byte_character((int)(k % 256), right);
+    n = byte_text(map, k % 256, right);
     right[n] = 0;
 }
 
@@ -98,6 +95,8 @@ static bool is_control(const struct model_shape *shape, int id)
 static void fill_bpe(struct vocab *v, const struct model_shape *shape)
 {
     size_t k = 0;
+    struct byte_map map;
+    byte_map_init(&map);
     for (int id = 0; id < shape->n_vocab; id++) {
         char left[16], right[8], text[40];
         if (is_control(shape, id)) {
@@ -107,7 +106,7 @@ static void fill_bpe(struct vocab *v, const struct model_shape *shape)
             else
                 snprintf(text, sizeof text, "<|control_%d|>", id);
         } else {
-            bpe_parts(k, left, right);
+            bpe_parts(&map, k, left, right);
             v->types[id] = TYPE_NORMAL;
             if (k++ >= 256) {
                 snprintf(text, sizeof text, "%s %s", left, right);

@@ -23,15 +23,6 @@ static bool append(struct output *out, const char *piece, size_t n)
     return true;
 }
 
-/* Characters that would move the cursor or turn the direction of the text: controls of both sets,
- * line separators, bidirectional marks, and the byte order mark. */
-static bool disturbs_terminal(uint32_t code)
-{
-    return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x200e && code <= 0x200f) ||
-           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
-           code == 0xfeff;
-}
-
 static bool append_character(struct output *out, const char *p, int length, uint32_t code)
 {
     if (code == '\n')

@@ -1,9 +1,6 @@
 #include "gguf/gguf_index.h"
 
 #include <string.h>
-#include <sys/random.h>
-
-#include "base/clock.h"
 
 struct slot {
     uint64_t hash;
@@ -13,37 +10,9 @@ struct slot {
 struct gguf_index {
     const uint8_t *items; /* borrowed */
     size_t stride;
-    uint64_t seed;
     size_t mask;        /* number of slots - 1; at most half of them are used */
     struct slot *slots; /* owned: arena */
 };
-
-static uint64_t fold(uint64_t a, uint64_t b)
-{
-    unsigned __int128 product = (unsigned __int128)a * b;
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-/* Eight bytes per multiplication; the seed enters both factors, so that no names collide for every
- * seed. */
-static uint64_t hash_name(struct text name, uint64_t seed)
-{
-    uint64_t hash = seed ^ name.n, factor = seed | 1;
-    for (size_t i = 0; i < name.n; i += 8) {
-        uint64_t word = 0;
-        memcpy(&word, name.bytes + i, name.n - i < 8 ? name.n - i : 8);
-        hash = fold(hash ^ word, factor ^ 0x9e3779b97f4a7c15u);
-    }
-    return fold(hash, 0xd6e8feb86659fd93u);
-}
-
-static uint64_t random_seed(const void *fallback)
-{
-    uint64_t seed = 0;
-    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed)
-        seed = (uint64_t)(uintptr_t)fallback ^ (uint64_t)clock_ns();
-    return seed;
-}
 
 static const struct text *item_name(const struct gguf_index *index, size_t position)
 {
@@ -72,10 +41,10 @@ struct gguf_index *gguf_index_build(struct arena *arena, const void *items, size
     struct slot *slots = arena_alloc(arena, n_slots, sizeof *slots);
     if (!index || !slots)
         return NULL;
-    *index = (struct gguf_index){items, stride, random_seed(index), n_slots - 1, slots};
+    *index = (struct gguf_index){items, stride, n_slots - 1, slots};
     for (*duplicate = 0; *duplicate < n; ++*duplicate) {
         struct text name = *item_name(index, *duplicate);
-        uint64_t hash = hash_name(name, index->seed);
+        uint64_t hash = text_hash(name);
         struct slot *slot = find_slot(index, name, hash);
         if (slot->position)
             break;
@@ -88,6 +57,6 @@ const void *gguf_index_find(const struct gguf_index *index, struct text name)
 {
     if (!index)
         return NULL;
-    const struct slot *slot = find_slot(index, name, hash_name(name, index->seed));
+    const struct slot *slot = find_slot(index, name, text_hash(name));
     return slot->position ? item_name(index, slot->position - 1) : NULL;
 }

@@ -159,10 +159,11 @@ static enum status read_number(const struct gguf_file *file, const char *key, bo
     const struct gguf_pair *pair = gguf_find(file, key);
     if (!pair && is_optional)
         return STATUS_OK;
-    bool is_float = pair && (pair->type == GGUF_FLOAT32 || pair->type == GGUF_FLOAT64);
-    if (!is_float || !isfinite(element_float(pair, 0)))
-        return fail_value(file, key, pair, "a finite float32 or float64", err);
-    *value = element_float(pair, 0);
+    bool is_number = pair && (pair->type == GGUF_FLOAT32 || pair->type == GGUF_FLOAT64 ||
+                              gguf_is_integer_type(pair->type));
+    if (!is_number || !isfinite(gguf_element_number(pair, 0)))
+        return fail_value(file, key, pair, "a finite number", err);
+    *value = gguf_element_number(pair, 0);
     return STATUS_OK;
 }
 

@@ -15,7 +15,7 @@ enum status gguf_integer(const struct gguf_file *file, const char *key, int64_t 
 enum status gguf_optional_integer(const struct gguf_file *file, const char *key, int64_t min,
                                   int64_t max, int64_t *value, struct error *err);
 
-/* float32 or float64, finite. */
+/* float32, float64 or any integer type; finite. */
 enum status gguf_number(const struct gguf_file *file, const char *key, double *value,
                         struct error *err);
 enum status gguf_optional_number(const struct gguf_file *file, const char *key, double *value,

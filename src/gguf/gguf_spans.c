@@ -75,11 +75,11 @@ static enum status place(struct gguf_file *file, struct tensor_span *spans,
     size_t n = file->n_tensors;
     for (size_t i = 0; i < n; i++) {
         spans[i] = file->tensors[i].span;
+        spans[i].alignment = file->shards[spans[i].shard].alignment;
         order[i] = &spans[i];
     }
     fill_rooms(file, order, n);
-    const struct gguf_shard *first = &file->shards[0];
-    TRY(rule(spans, n, first->alignment, first->path, err));
+    TRY(rule(spans, n, file->shards[0].path, err));
     TRY(check_extents(file, order, n, err));
     for (size_t i = 0; i < n; i++) {
         const struct gguf_shard *shard = &file->shards[spans[i].shard];

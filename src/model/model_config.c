@@ -61,7 +61,7 @@ static enum status uniform(const struct model_config *config, const struct gguf_
         if (values[i] != values[0])
             return fail(err, STATUS_UNSUPPORTED,
                         "%s: key '%s': layer 0 has %d and layer %d has %d; only models whose "
-                        "layers are alike can be run",
+                        "layers are alike can be run; use another program for this one",
                         file_name(file), key.name, values[0], i, values[i]);
     *value = values[0];
     return STATUS_OK;
@@ -76,7 +76,7 @@ static enum status read_heads(struct model_config *c, const struct gguf_file *fi
     if (c->n_head % c->n_head_kv)
         return fail(err, STATUS_FORMAT,
                     "%s: %d query heads cannot share %d key-value heads: expected a divisor of "
-                    "the first in '%s.attention.head_count_kv'",
+                    "the first in '%s.attention.head_count_kv'; convert the model again",
                     file_name(file), c->n_head, c->n_head_kv, c->arch->name);
     c->head_dim = c->n_embd / c->n_head;
     bool is_given = gguf_find(file, key_of(c, "attention.key_length").name);
@@ -85,12 +85,13 @@ static enum status read_heads(struct model_config *c, const struct gguf_file *fi
     TRY(optional(c, file, "attention.value_length", MAX_HEADS, &value_length, err));
     if (value_length != c->head_dim)
         return fail(err, STATUS_UNSUPPORTED,
-                    "%s: heads of %d key and %d value elements; only equal lengths can be run",
+                    "%s: heads of %d key and %d value elements; only equal lengths can be run; "
+                    "use another program for this model",
                     file_name(file), c->head_dim, value_length);
     if (!is_given && c->n_embd % c->n_head)
         return fail(err, STATUS_FORMAT,
                     "%s: width %d is no multiple of %d heads, and key '%s.attention.key_length' "
-                    "is absent",
+                    "is absent; convert the model again",
                     file_name(file), c->n_embd, c->n_head, c->arch->name);
     return STATUS_OK;
 }
@@ -106,7 +107,9 @@ static enum status read_rope_factor(struct model_config *c, const struct gguf_fi
     if (factor == 0)
         factor = 1;
     if (!(factor > 0 && factor < 1e6))
-        return fail(err, STATUS_FORMAT, "%s: key '%s.rope.scaling.factor' is %g, expected above 0",
+        return fail(err, STATUS_FORMAT,
+                    "%s: key '%s.rope.scaling.factor' is %g, expected above 0; "
+                    "convert the model again",
                     file_name(file), c->arch->name, factor);
     c->rope.freq_scale = 1 / factor;
     return STATUS_OK;
@@ -127,11 +130,14 @@ static enum status read_rope(struct model_config *c, const struct gguf_file *fil
     TRY(optional(c, file, "rope.dimension_count", MAX_HEADS, &rope->n_rot, err));
     if (rope->n_rot != c->head_dim || rope->n_rot % 2)
         return fail(err, STATUS_UNSUPPORTED,
-                    "%s: key '%s.rope.dimension_count' is %d, expected the even head size %d",
+                    "%s: key '%s.rope.dimension_count' is %d, expected the even head size %d; "
+                    "models that turn a part of a head only cannot be run",
                     file_name(file), c->arch->name, rope->n_rot, c->head_dim);
     TRY(gguf_optional_number(file, key_of(c, "rope.freq_base").name, &rope->freq_base, err));
     if (!(rope->freq_base > 1 && rope->freq_base < 1e30))
-        return fail(err, STATUS_FORMAT, "%s: key '%s.rope.freq_base' is %g, expected above 1",
+        return fail(err, STATUS_FORMAT,
+                    "%s: key '%s.rope.freq_base' is %g, expected above 1; "
+                    "convert the model again",
                     file_name(file), c->arch->name, rope->freq_base);
 
     struct text type = text_of("linear");
@@ -142,7 +148,8 @@ static enum status read_rope(struct model_config *c, const struct gguf_file *fil
         rope->is_yarn = true;
     else if (!text_is(type, "none") && !text_is(type, "linear"))
         return fail(err, STATUS_UNSUPPORTED,
-                    "%s: key '%s.rope.scaling.type' is '%.*s'; known: none, linear, yarn",
+                    "%s: key '%s.rope.scaling.type' is '%.*s'; known: none, linear, yarn; "
+                    "use another program for this model",
                     file_name(file), c->arch->name, TEXT(type));
     int original = c->n_ctx_train;
     TRY(optional(c, file, "rope.scaling.original_context_length", MAX_CTX, &original, err));
@@ -159,14 +166,14 @@ static enum status refuse_unknown_parts(const struct model_config *c, const stru
     TRY(gguf_optional_integer(file, key_of(c, "expert_count").name, 0, MAX_WIDTH, &n_expert, err));
     if (n_expert > 0)
         return fail(err, STATUS_UNSUPPORTED,
-                    "%s: a mixture of %lld experts ('%s.expert_count'); this version runs dense "
-                    "models only",
+                    "%s: a mixture of %lld experts ('%s.expert_count'); this version runs "
+                    "dense models only; use another program for this one",
                     file_name(file), (long long)n_expert, c->arch->name);
     for (size_t i = 0; i < file->n_pairs; i++)
         if (text_starts(file->pairs[i].key, "prism.hadamard."))
             return fail(err, STATUS_UNSUPPORTED,
                         "%s: key '%.*s': the weights are stored rotated, and this version cannot "
-                        "rotate the activations to match",
+                        "rotate the activations to match; use the model's own program",
                         file_name(file), TEXT(file->pairs[i].key));
     return STATUS_OK;
 }
@@ -180,7 +187,8 @@ enum status model_config_read(struct model_config *c, const struct gguf_file *fi
     c->arch = arch_find(name);
     if (!c->arch)
         return fail(err, STATUS_UNSUPPORTED,
-                    "%s: key 'general.architecture' is '%.*s'; this version runs: %s",
+                    "%s: key 'general.architecture' is '%.*s'; this version runs: %s; a newer "
+                    "one may run more",
                     file_name(file), TEXT(name), arch_names());
     TRY(gguf_optional_string(file, "general.name", &c->name, err));
     TRY(required(c, file, "block_count", MAX_LAYERS, &c->n_layer, err));
@@ -192,7 +200,8 @@ enum status model_config_read(struct model_config *c, const struct gguf_file *fi
     TRY(gguf_number(file, key_of(c, "attention.layer_norm_rms_epsilon").name, &epsilon, err));
     if (!(epsilon >= 0 && epsilon < 1))
         return fail(err, STATUS_FORMAT,
-                    "%s: key '%s.attention.layer_norm_rms_epsilon' is %g, expected 0 to 1",
+                    "%s: key '%s.attention.layer_norm_rms_epsilon' is %g, expected 0 to 1; "
+                    "convert the model again",
                     file_name(file), c->arch->name, epsilon);
     c->norm_epsilon = (float)epsilon;
     TRY(read_rope(c, file, err));

@@ -92,7 +92,8 @@ static enum status check_format(struct binding *b, const struct gguf_tensor *t)
                     b->model->path, TEXT(t->span.name), t->span.type_id, format_of(format)->name);
     if (format == FORMAT_Q8_K)
         return fail(b->err, STATUS_UNSUPPORTED,
-                    "%s: tensor '%.*s': type Q8_K is for activations, not for weights",
+                    "%s: tensor '%.*s': type Q8_K is for activations, not for weights; convert the "
+                    "model again",
                     b->model->path, TEXT(t->span.name));
     return STATUS_OK;
 }
@@ -130,11 +131,11 @@ static enum status bind_tensor(struct binding *b, const char *prefix,
                     "%s: tensor '%s', required by architecture %s, is absent; the file is "
                     "incomplete, convert or download it again",
                     b->model->path, name, c->arch->name);
+    TRY(check_format(b, t));
     int64_t rows = dim_size(c, rule->rows), cols = dim_size(c, rule->cols);
     if (rule->rows == DIM_ONE)
         return bind_vector(b, t, cols, (const float **)((char *)weights + rule->offset));
     TRY(check_shape(b, t, rows, cols));
-    TRY(check_format(b, t));
     struct weight *w = (struct weight *)((char *)weights + rule->offset);
     w->tensor = model_tensor(t);
     return bind_extras(b, base, rule->may_have_bias, w);
@@ -148,7 +149,7 @@ static enum status refuse_unused(struct binding *b)
         if (!b->is_used[i])
             return fail(b->err, STATUS_UNSUPPORTED,
                         "%s: tensor '%.*s' is not part of architecture %s; running without it "
-                        "would give wrong text",
+                        "would give wrong text; a newer version of Trine may know it",
                         b->model->path, TEXT(file->tensors[i].span.name),
                         b->model->config.arch->name);
     return STATUS_OK;
@@ -168,7 +169,7 @@ static enum status read_n_vocab(struct model *model, struct error *err)
     if (rows > INT32_MAX || (tokens && tokens->count > rows))
         return fail(err, STATUS_FORMAT,
                     "%s: tensor 'token_embd.weight' has %llu rows, but the vocabulary has %llu "
-                    "tokens",
+                    "tokens; the file is damaged or was converted wrongly",
                     model->path, (unsigned long long)rows,
                     (unsigned long long)(tokens ? tokens->count : 0));
     model->config.n_vocab = (int)rows;
@@ -193,7 +194,8 @@ static enum status bind_all(struct binding *b)
     for (int j = 0; model->weights.rope_freqs && j < model->config.rope.n_rot / 2; j++)
         if (!(model->weights.rope_freqs[j] > 0))
             return fail(b->err, STATUS_FORMAT,
-                        "%s: tensor 'rope_freqs.weight': element %d is %g, expected above 0",
+                        "%s: tensor 'rope_freqs.weight': element %d is %g, expected above 0; "
+                        "the file is damaged",
                         model->path, j, model->weights.rope_freqs[j]);
     return refuse_unused(b);
 }
@@ -205,7 +207,9 @@ static enum status bind_model(struct model *model, struct error *err)
     /* Layers are stored one by one, so a count beyond the tensors is wrong before it sizes
      * anything. */
     if ((size_t)model->config.n_layer > model->file.n_tensors)
-        return fail(err, STATUS_FORMAT, "%s: key '%s.block_count' is %d, but there are %zu tensors",
+        return fail(err, STATUS_FORMAT,
+                    "%s: key '%s.block_count' is %d, but there are %zu tensors; the file is "
+                    "damaged, download it again",
                     model->path, model->config.arch->name, model->config.n_layer,
                     model->file.n_tensors);
     struct binding b = {.model = model, .err = err};

@@ -13,7 +13,7 @@ struct reference {
     int position;
     struct arena arena;
     float *keys, *values;   /* (n_layer, n_ctx, n_head_kv * head_dim) */
-    float *cosines, *sines; /* (n_ctx, n_rot / 2) */
+    float *cosines, *sines; /* (batch, n_rot / 2) */
     float *residual;        /* (batch, n_embd) */
     float *normed;          /* (batch, max(n_embd, q width)) */
     float *q, *attended;    /* (batch, n_head * head_dim) */
@@ -76,8 +76,8 @@ static void rotate_and_store(struct reference *ref, int layer, int t)
 {
     const struct model_config *c = &ref->model->config;
     int pos = ref->position + t, half = c->rope.n_rot / 2;
-    const float *cosines = ref->cosines + (int64_t)pos * half;
-    const float *sines = ref->sines + (int64_t)pos * half;
+    const float *cosines = ref->cosines + (int64_t)t * half;
+    const float *sines = ref->sines + (int64_t)t * half;
     float *q = ref->q + t * q_width(c), *k = ref->k + t * kv_width(c);
     for (int h = 0; h < c->n_head; h++)
         rope_turn(&c->rope, cosines, sines, q + (int64_t)h * c->head_dim);
@@ -173,6 +173,8 @@ void reference_forward(struct reference *ref, const int32_t *tokens, int n, floa
     assert(n <= ref->options.max_batch && n_logits <= n);
     assert(ref->position + n <= ref->options.n_ctx);
     for (int t = 0; t < n; t++) {
+        int64_t half = c->rope.n_rot / 2;
+        rope_angles(&c->rope, ref->position + t, ref->cosines + t * half, ref->sines + t * half);
         float *row = ref->residual + (int64_t)t * c->n_embd;
         tensor_decode(&w->token_embd.tensor, tokens[t], tokens[t] + 1, row);
         for (int i = 0; i < c->n_embd; i++)
@@ -222,8 +224,8 @@ static void take_buffers(struct reference *ref, const struct model_config *c, st
     int64_t cache = (int64_t)c->n_layer * n_ctx * kv_width(c);
     ref->keys = take(taker, cache, f);
     ref->values = take(taker, cache, f);
-    ref->cosines = take(taker, n_ctx * (c->rope.n_rot / 2), f);
-    ref->sines = take(taker, n_ctx * (c->rope.n_rot / 2), f);
+    ref->cosines = take(taker, batch * (c->rope.n_rot / 2), f);
+    ref->sines = take(taker, batch * (c->rope.n_rot / 2), f);
     ref->residual = take(taker, batch * c->n_embd, f);
     ref->normed = take(taker, batch * c->n_embd, f);
     ref->q = take(taker, batch * q_width(c), f);
@@ -262,9 +264,6 @@ enum status reference_open(struct reference **reference, const struct model *mod
                     "free; try a smaller one with -c",
                     model->path, options->n_ctx, (double)taker.bytes / (1 << 20));
     }
-    for (int pos = 0; pos < options->n_ctx; pos++)
-        rope_angles(&c->rope, pos, ref->cosines + (int64_t)pos * (c->rope.n_rot / 2),
-                    ref->sines + (int64_t)pos * (c->rope.n_rot / 2));
     *reference = ref;
     return STATUS_OK;
 }

@@ -134,8 +134,7 @@ static bool reading_bytes(const struct reading *r, const struct tensor_span *s, 
  */
 enum ending { ENDING_ANY, ENDING_FITS, ENDING_EXACT };
 
-static bool reading_fits(const struct reading *r, const struct tensor_span *s, uint64_t alignment,
-                         enum ending ending)
+static bool reading_fits(const struct reading *r, const struct tensor_span *s, enum ending ending)
 {
     uint64_t bytes;
     if (!reading_bytes(r, s, &bytes))
@@ -143,26 +142,25 @@ static bool reading_fits(const struct reading *r, const struct tensor_span *s, u
     if (s->is_last && ending == ENDING_ANY)
         return true;
     return bytes <= s->room &&
-           (s->room - bytes < alignment || (s->is_last && ending == ENDING_FITS));
+           (s->room - bytes < s->alignment || (s->is_last && ending == ENDING_FITS));
 }
 
 static bool reading_fits_all(const struct reading *r, const struct tensor_span *spans, size_t n,
-                             uint64_t alignment, enum ending ending)
+                             enum ending ending)
 {
     for (size_t i = 0; i < n; i++)
-        if (spans[i].type_id == r->type_id && !reading_fits(r, &spans[i], alignment, ending))
+        if (spans[i].type_id == r->type_id && !reading_fits(r, &spans[i], ending))
             return false;
     return true;
 }
 
 /* Readings of type_id that fit all tensors: their number, and the first in *found. */
 static int count_fits(uint32_t type_id, const struct tensor_span *spans, size_t n,
-                      uint64_t alignment, enum ending ending, const struct reading **found)
+                      enum ending ending, const struct reading **found)
 {
     int count = 0;
     for (int i = N_READINGS - 1; i >= 0; i--)
-        if (readings[i].type_id == type_id &&
-            reading_fits_all(&readings[i], spans, n, alignment, ending)) {
+        if (readings[i].type_id == type_id && reading_fits_all(&readings[i], spans, n, ending)) {
             *found = &readings[i];
             count++;
         }
@@ -171,7 +169,7 @@ static int count_fits(uint32_t type_id, const struct tensor_span *spans, size_t 
 
 /* The tensor that no reading fits; the first of its id where each fits one but none fits all. */
 static const struct tensor_span *find_misfit(uint32_t type_id, const struct tensor_span *spans,
-                                             size_t n, uint64_t alignment)
+                                             size_t n)
 {
     const struct tensor_span *misfit = NULL;
     const struct reading *found;
@@ -180,15 +178,14 @@ static const struct tensor_span *find_misfit(uint32_t type_id, const struct tens
             continue;
         if (!misfit)
             misfit = &spans[i];
-        if (!count_fits(type_id, &spans[i], 1, alignment, ENDING_FITS, &found))
+        if (!count_fits(type_id, &spans[i], 1, ENDING_FITS, &found))
             return &spans[i];
     }
     return misfit;
 }
 
 static enum status fail_undecided(uint32_t type_id, const struct tensor_span *spans, size_t n,
-                                  uint64_t alignment, const char *problem, const char *file,
-                                  struct error *err)
+                                  const char *problem, const char *file, struct error *err)
 {
     const char *names[3] = {NULL};
     int count = 0;
@@ -196,10 +193,10 @@ static enum status fail_undecided(uint32_t type_id, const struct tensor_span *sp
         if (readings[i].type_id == type_id)
             names[count++] = readings[i].name;
     assert(count == 2 || count == 3);
-    const struct tensor_span *s = find_misfit(type_id, spans, n, alignment);
+    const struct tensor_span *s = find_misfit(type_id, spans, n);
     return fail(err, STATUS_UNSUPPORTED,
                 "%s: tensor '%.*s' has type id %u: %s, %s%s%s; its %llu weights a row and %llu "
-                "bytes up to the next tensor fit %s",
+                "bytes up to the next tensor fit %s; get a newer file of the model",
                 file, TEXT(s->name), type_id, names[0], names[1], names[2] ? ", " : "",
                 names[2] ? names[2] : "", (unsigned long long)s->ne[0], (unsigned long long)s->room,
                 problem);
@@ -208,25 +205,24 @@ static enum status fail_undecided(uint32_t type_id, const struct tensor_span *sp
 /* The reading of one ambiguous id. A tie goes to the one that leaves nothing over behind the last
  * tensor, then to the current meaning. */
 static enum status decide(uint32_t type_id, const struct tensor_span *spans, size_t n,
-                          uint64_t alignment, const char *file, const struct reading **chosen,
-                          enum choice *choice, struct error *err)
+                          const char *file, const struct reading **chosen, enum choice *choice,
+                          struct error *err)
 {
     const struct reading *exact = NULL;
-    int n_fits = count_fits(type_id, spans, n, alignment, ENDING_FITS, chosen);
+    int n_fits = count_fits(type_id, spans, n, ENDING_FITS, chosen);
     if (n_fits == 0)
-        n_fits = count_fits(type_id, spans, n, alignment, ENDING_ANY, chosen);
+        n_fits = count_fits(type_id, spans, n, ENDING_ANY, chosen);
     if (n_fits == 0)
-        return fail_undecided(type_id, spans, n, alignment, "none that is supported here", file,
-                              err);
+        return fail_undecided(type_id, spans, n, "none that is supported here", file, err);
     *choice = ONLY_FIT;
     if (n_fits == 1)
         return STATUS_OK;
-    int n_exact = count_fits(type_id, spans, n, alignment, ENDING_EXACT, &exact);
+    int n_exact = count_fits(type_id, spans, n, ENDING_EXACT, &exact);
     *chosen = exact ? exact : *chosen;
     *choice = n_exact == 1 ? LAST_FITS : CURRENT_MEANING;
     if (n_exact == 1 || (*chosen)->is_current)
         return STATUS_OK;
-    return fail_undecided(type_id, spans, n, alignment, "more than one of these", file, err);
+    return fail_undecided(type_id, spans, n, "more than one of these", file, err);
 }
 
 static enum status fail_unknown(const struct tensor_span *s, const char *file, struct error *err)
@@ -270,13 +266,13 @@ static enum status size_span(struct tensor_span *s, const char *file, struct err
                     "has %llu matrices",
                     what, f->name, (unsigned long long)(n_rows / s->ne[1]));
     if (s->ne[1] % f->row_group)
-        return fail(err, STATUS_FORMAT, "%s: %llu rows; %s needs a multiple of %d", what,
+        return fail(err, STATUS_FORMAT,
+                    "%s: %llu rows; %s needs a multiple of %d; use another type", what,
                     (unsigned long long)s->ne[1], f->name, f->row_group);
     return format_bytes((enum format_id)s->format, n_rows, s->ne[0], what, &s->bytes, err);
 }
 
-enum status format_resolve(struct tensor_span *spans, size_t n, uint64_t alignment,
-                           const char *file, struct error *err)
+enum status format_resolve(struct tensor_span *spans, size_t n, const char *file, struct error *err)
 {
     const struct reading *known[N_READINGS] = {NULL}; /* by index of the first reading of the id */
     enum choice choices[N_READINGS] = {ONLY_FIT};
@@ -291,7 +287,7 @@ enum status format_resolve(struct tensor_span *spans, size_t n, uint64_t alignme
         while (readings[k].type_id != s->type_id)
             k++;
         if (!known[k])
-            TRY(decide(s->type_id, spans, n, alignment, file, &known[k], &choices[k], err));
+            TRY(decide(s->type_id, spans, n, file, &known[k], &choices[k], err));
         if (known[k]->format == N_FORMATS)
             return fail(err, STATUS_UNSUPPORTED,
                         "%s: tensor '%.*s' has type id %u: by the sizes of its tensors this is %s, "

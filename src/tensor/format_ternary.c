@@ -65,16 +65,6 @@ void ternary_unpack_row(enum format_id id, const uint8_t *data, int64_t n_cols, 
         layout->unpack(block, (int)(row % f->row_group), codes + i);
 }
 
-void ternary_pack_row(enum format_id id, const uint8_t *codes, int64_t n_cols, int64_t row,
-                      uint8_t *data)
-{
-    const struct format *f = format_of(id);
-    const struct ternary_layout *layout = ternary_layout_of(id);
-    uint8_t *block = data + format_block_at(f, n_cols, row, 0);
-    for (int64_t i = 0; i < n_cols; i += f->block, block += f->block_bytes * f->row_group)
-        layout->pack(codes + i, (int)(row % f->row_group), block);
-}
-
 static void decode_row(const struct tensor *t, int64_t row, float *out)
 {
     const struct format *f = format_of(t->format);

@@ -38,8 +38,6 @@ void ternary_store_scale(enum format_id id, float scale, uint8_t *p);
 /* Codes of one row, all blocks. data: start of the tensor. */
 void ternary_unpack_row(enum format_id id, const uint8_t *data, int64_t n_cols, int64_t row,
                         uint8_t *codes);
-void ternary_pack_row(enum format_id id, const uint8_t *codes, int64_t n_cols, int64_t row,
-                      uint8_t *data);
 
 /* Base-3 digit n of a byte of five, the most significant being 0. Bytes are fractions of 256:
  * times 3, the integer part is the next digit. Every byte value gives digits 0..2. */

@@ -176,20 +176,61 @@ static bool is_row_finite(const struct tensor *t, int64_t row)
     return true;
 }
 
+/* The first weight of a row of F16, BF16 or F32 that is no number; n_cols if there is none. */
+static int64_t first_odd_weight(const struct tensor *t, int64_t row)
+{
+    int size = format_of(t->format)->block_bytes;
+    uint32_t exponent = t->format == FORMAT_F32   ? 0x7f800000
+                        : t->format == FORMAT_F16 ? 0x7c00
+                                                  : 0x7f80;
+    const uint8_t *p = t->data + row * t->n_cols * size;
+    bool is_found = false;
+    if (size == 4) /* whole rows first: these loops vectorise */
+        for (int64_t i = 0; i < t->n_cols; i++)
+            is_found |= (load_u32(p + 4 * i) & exponent) == exponent;
+    else
+        for (int64_t i = 0; i < t->n_cols; i++)
+            is_found |= (load_u16(p + 2 * i) & exponent) == exponent;
+    int64_t i = 0;
+    while (is_found &&
+           ((size == 4 ? load_u32(p + 4 * i) : load_u16(p + 2 * i)) & exponent) != exponent)
+        i++;
+    return is_found ? i : t->n_cols;
+}
+
+static enum status check_weights(const struct tensor *t, const char *what, struct error *err)
+{
+    for (int64_t row = 0; row < t->n_rows; row++) {
+        int64_t col = first_odd_weight(t, row);
+        if (col < t->n_cols)
+            return fail(err, STATUS_FORMAT,
+                        "%s: row %lld, column %lld is infinite or no number; the file is damaged: "
+                        "download or convert it again",
+                        what, (long long)row, (long long)col);
+    }
+    return STATUS_OK;
+}
+
 enum status format_check_scales(const struct tensor *t, const char *what, struct error *err)
 {
     const struct format *f = format_of(t->format);
+    if (t->format == FORMAT_F32 || t->format == FORMAT_F16 || t->format == FORMAT_BF16)
+        return check_weights(t, what, err);
     if (f->tensor_tail) {
         if (!is_finite_at(t->data + t->n_rows * t->n_cols / 4, true))
-            return fail(err, STATUS_FORMAT, "%s: the scale of this %s tensor is not finite", what,
-                        f->name);
+            return fail(err, STATUS_FORMAT,
+                        "%s: the scale of this %s tensor is not finite; the file is damaged: "
+                        "download or convert it again",
+                        what, f->name);
         return STATUS_OK;
     }
     if (f->scale_at < 0 && !f->row_prefix)
         return STATUS_OK;
     for (int64_t row = 0; row < t->n_rows; row++)
         if (!is_row_finite(t, row))
-            return fail(err, STATUS_FORMAT, "%s: row %lld has a scale (%s) that is not finite",
+            return fail(err, STATUS_FORMAT,
+                        "%s: row %lld has a scale (%s) that is not finite; the file is damaged: "
+                        "download or convert it again",
                         what, (long long)row, f->name);
     return STATUS_OK;
 }

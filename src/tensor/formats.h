@@ -78,7 +78,7 @@ uint64_t format_row_bytes(enum format_id id, uint64_t n_cols);
 /* Bits per weight of this many rows and columns. */
 double format_bits_per_weight(enum format_id id, uint64_t n_rows, uint64_t n_cols);
 
-/* Checks that scales are finite (no inf, no NaN), as every decoder assumes.
+/* Checks that scales (of float formats: weights) are finite, as every decoder assumes.
  * errors: FORMAT naming the tensor and the row. */
 enum status format_check_scales(const struct tensor *t, const char *what, struct error *err);
 

@@ -4,7 +4,10 @@
 
 #include "base/memory.h"
 
-#define WHAT "special tokens of a text"
+#define WHAT              "special tokens of a text"
+
+/* Longest special token: the search looks that far ahead at every byte. Real ones are below 64. */
+#define MAX_SPECIAL_BYTES 256
 
 static bool is_special(const struct vocab *v, uint32_t id, bool only_user_defined)
 {
@@ -55,6 +58,11 @@ static enum status build(struct special_tokens *s, const struct vocab *v, bool o
     size_t n_bytes = 0, n_tokens = 0;
     for (uint32_t id = 0; id < v->n_tokens; id++)
         if (is_special(v, id, only_user_defined)) {
+            if (v->table.texts[id].n > MAX_SPECIAL_BYTES)
+                return fail(err, STATUS_LIMIT,
+                            "%s: special token %u has %zu bytes, at most %d can be searched for; "
+                            "the vocabulary is damaged: convert the model again",
+                            path, id, v->table.texts[id].n, MAX_SPECIAL_BYTES);
             n_bytes += v->table.texts[id].n;
             n_tokens++;
         }

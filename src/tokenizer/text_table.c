@@ -115,8 +115,7 @@ void pair_map_done(struct pair_map *map)
 struct pair_slot *pair_map_slot(const struct pair_map *map, uint64_t key)
 {
     size_t mask = map->n_slots - 1;
-    uint64_t hash = key * 0x9e3779b97f4a7c15u;
-    size_t at = (hash ^ hash >> 32) & mask;
+    size_t at = (size_t)number_hash(key) & mask;
     while (map->slots[at].value != NO_ID && map->slots[at].key != key)
         at = (at + 1) & mask;
     return &map->slots[at];

@@ -42,6 +42,11 @@ static enum status open_parts(struct tokenizer *t, const struct gguf_file *file,
 {
     enum vocab_kind kind;
     TRY(vocab_kind_read(&kind, file, path, err));
+    if (kind == VOCAB_SPM && pre_tokenizer)
+        return fail(err, STATUS_UNSUPPORTED,
+                    "--pre-tokenizer %s: %s has a SentencePiece vocabulary, which is not cut "
+                    "before merging; leave the option out",
+                    pre_tokenizer, path);
     if (kind == VOCAB_BPE)
         TRY(choose_row(&t->row, file, path, pre_tokenizer, err));
     TRY(vocab_open(&t->vocab, kind, file, path, t->row ? t->row->add_bos : true, err));

@@ -252,12 +252,11 @@ int main(int argc, char **argv)
 {
     support_init(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_truncated),        cmocka_unit_test(test_huge_arrays),
-        cmocka_unit_test(test_duplicate_tensor), cmocka_unit_test(test_impossible_shapes),
-        cmocka_unit_test(test_missing_tensor),   cmocka_unit_test(test_impossible_shapes),
-        cmocka_unit_test(test_count_too_high),   cmocka_unit_test(test_not_a_gguf),
-        cmocka_unit_test(test_not_a_file),       cmocka_unit_test(test_rotated_types),
-        cmocka_unit_test(test_infinite_scale),
+        cmocka_unit_test(test_truncated),         cmocka_unit_test(test_huge_arrays),
+        cmocka_unit_test(test_duplicate_tensor),  cmocka_unit_test(test_missing_tensor),
+        cmocka_unit_test(test_impossible_shapes), cmocka_unit_test(test_count_too_high),
+        cmocka_unit_test(test_not_a_gguf),        cmocka_unit_test(test_not_a_file),
+        cmocka_unit_test(test_rotated_types),     cmocka_unit_test(test_infinite_scale),
     };
     return cmocka_run_group_tests(tests, find_usual_size, NULL);
 }

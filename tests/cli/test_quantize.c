@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../fixture.h"
@@ -136,6 +137,57 @@ static void test_what_would_lose_is_refused(void **state)
     expect_refused(path, "I2_S", "blk.0.attn_q.weight");
 }
 
+/* Types whose file would be read as something else, or that hold rotated weights. */
+static void test_no_other_model_is_written(void **state)
+{
+    (void)state;
+    static const char *const never[] = {"I2_S_ARM", "I2_S_4ROW", "PQ2_0", "PTQ1_0", "Q8_K"};
+    const char *out = scratch_path("never.gguf");
+    for (size_t i = 0; i < sizeof never / sizeof never[0]; i++) {
+        struct outcome o = run_command("%s quantize %s %s %s", trine, source, out, never[i]);
+        assert_int_equal(o.status, 2);
+        assert_int_not_equal(access(out, F_OK), 0);
+        outcome_done(&o);
+        o = run_command("%s synth --shape tiny --type %s -o %s", trine, never[i], out);
+        assert_int_equal(o.status, 2);
+        assert_int_not_equal(access(out, F_OK), 0);
+        outcome_done(&o);
+    }
+    const char *rotated = scratch_path("rotated.gguf");
+    fixture_write(rotated, &(struct fixture){.format = FORMAT_PQ2_0});
+    expect_refused(rotated, "TQ2_0", "rotated");
+    /* a matrix so small that both layouts of type 42 fit: it would be read as the other one */
+    static float values[4 * 128];
+    for (int i = 0; i < 4 * 128; i++)
+        values[i] = (float)(i % 3 - 1);
+    const char *small = scratch_path("small.gguf");
+    write_pair(small, values, 4, 128, FORMAT_F32);
+    expect_refused(small, "Q2_0_G128", "would be read back as Q2_0");
+}
+
+/* A link stays a link, a mode stays a mode, and the model itself is never the output of `logits`.
+ */
+static void test_what_was_there(void **state)
+{
+    (void)state;
+    const char *real = scratch_path("real.gguf"), *link_path = scratch_path("link.gguf");
+    struct stat info;
+    write_whole(real, "old", 3);
+    assert_int_equal(chmod(real, 0600), 0);
+    assert_int_equal(symlink("real.gguf", link_path), 0);
+    struct outcome o = run_command("%s quantize %s %s TQ2_0", trine, source, link_path);
+    assert_int_equal(o.status, 0);
+    outcome_done(&o);
+    assert_int_equal(lstat(link_path, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_int_equal(stat(real, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    assert_true(info.st_size > 3);
+    o = run_command("%s logits %s --tokens 1 -o %s", trine, real, link_path);
+    assert_int_equal(o.status, 2);
+    outcome_done(&o);
+}
+
 /* Case S07: one id, two layouts, the same weights: both load, and the logits are identical. */
 static void test_type_42_in_both_sizes(void **state)
 {
@@ -171,6 +223,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_every_type_keeps_the_values),
         cmocka_unit_test(test_in_place_and_metadata),
         cmocka_unit_test(test_what_would_lose_is_refused),
+        cmocka_unit_test(test_no_other_model_is_written),
+        cmocka_unit_test(test_what_was_there),
         cmocka_unit_test(test_type_42_in_both_sizes),
     };
     return cmocka_run_group_tests(tests, write_source, NULL);

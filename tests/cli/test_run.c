@@ -91,14 +91,17 @@ static void test_context_full(void **state)
     fixture_write(ring, &(struct fixture){.chain = chain, .n_chain = 2, .ring = true});
     struct outcome o = run_command("%s run -m %s -p hi: --temp 0 -c 8", trine, ring);
     assert_int_equal(o.status, 0);
-    /* BOS, h, i, : are 4 tokens; the context takes 4 more, and one is chosen after the last */
-    assert_string_equal(o.out, "one twoone twoone");
+    /* BOS, h, i, : are 4 tokens; prompt and text together fill the context */
+    assert_string_equal(o.out, "one twoone two");
     assert_non_null(strstr(o.err, "context full"));
     outcome_done(&o);
-    o = run_command("%s run -m %s -p hi: --temp 0 -c 3", trine, ring);
+    o = run_command("%s run -m %s -p hi: --temp 0 -c 5", trine, ring);
+    assert_string_equal(o.out, "one");
+    outcome_done(&o);
+    o = run_command("%s run -m %s -p hi: --temp 0 -c 4", trine, ring);
     assert_int_equal(o.status, 1);
     assert_non_null(strstr(o.err, "4 tokens"));
-    assert_non_null(strstr(o.err, "-c 4"));
+    assert_non_null(strstr(o.err, "-c 5"));
     outcome_done(&o);
 }
 

@@ -7,10 +7,10 @@
 static struct error err;
 
 /* No tensors here, so the rule has nothing to decide. */
-static enum status no_tensors(struct tensor_span *spans, size_t n, uint64_t alignment,
+static enum status no_tensors(struct tensor_span *spans, size_t n,
                               const char *file, struct error *error)
 {
-    (void)spans, (void)n, (void)alignment, (void)file, (void)error;
+    (void)spans, (void)n, (void)file, (void)error;
     return STATUS_OK;
 }
 
@@ -191,10 +191,12 @@ static void test_numbers(void **state)
     assert_true(value == (double)0.1f);
     assert_int_equal(gguf_number(&file, "f64", &value, &err), STATUS_OK);
     assert_true(value == 1e300);
-    static const char *const refused[] = {"infinite", "nan", "u8", "name", "floats", "missing"};
+    assert_int_equal(gguf_number(&file, "u8", &value, &err), STATUS_OK); /* some tools write 1e6 so */
+    value = 1e300;
+    static const char *const refused[] = {"infinite", "nan", "yes", "name", "floats", "missing"};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         assert_int_equal(gguf_number(&file, refused[i], &value, &err), STATUS_FORMAT);
-        assert_text(refused[i], "expected a finite float32 or float64");
+        assert_text(refused[i], "expected a finite number");
     }
     assert_int_equal(gguf_optional_number(&file, "nan", &value, &err), STATUS_FORMAT);
     assert_true(value == 1e300);

@@ -30,6 +30,7 @@ static struct tensor_span *add(struct layout *l, uint32_t type_id, uint64_t n_co
                               .type_id = type_id,
                               .ne = {n_cols, n_rows, 1, 1},
                               .room = padded(bytes),
+                              .alignment = ALIGNMENT,
                               .format = -1};
     l->n++;
     return s;
@@ -45,7 +46,7 @@ static void end(struct layout *l, uint64_t bytes)
 static enum status resolve(struct layout *l)
 {
     l->err.text[0] = 0;
-    return format_resolve(l->spans, l->n, ALIGNMENT, "f.gguf", &l->err);
+    return format_resolve(l->spans, l->n, "f.gguf", &l->err);
 }
 
 static void expect(struct layout *l, size_t i, enum format_id format)
