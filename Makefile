@@ -5,7 +5,7 @@ PREFIX   ?= /usr/local
 ASSETS   ?=
 ORACLE   ?=
 BUILD    := build/$(CONFIG)
-PACKAGES := libpcre2-8 jansson
+PACKAGES := libpcre2-8 jansson $(if $(filter test check check-all,$(MAKECMDGOALS)),cmocka)
 
 VERSION  := 0.1.0
 Q        := $(if $(V),,@)
@@ -17,8 +17,10 @@ CFLAGS_debug   := -O0 -g3
 CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 CFLAGS_tsan    := -O1 -g -fsanitize=thread
 CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
-CFLAGS   ?= $(CFLAGS_$(CONFIG))
-ALL_CFLAGS := -std=gnu11 -ffp-contract=off -fno-strict-aliasing $(WARNINGS) $(CFLAGS)
+ifndef CFLAGS_$(CONFIG)
+$(error CONFIG=$(CONFIG): choose one of release, debug, asan, tsan, fuzz)
+endif
+ALL_CFLAGS := -std=gnu11 -ffp-contract=off -fno-strict-aliasing $(WARNINGS) $(CFLAGS_$(CONFIG)) $(CFLAGS)
 ifeq ($(CONFIG),fuzz)
 CC := clang
 endif
@@ -30,10 +32,10 @@ ifneq ($(MISSING),)
 $(error missing: $(MISSING); run `sh scripts/setup` (or `make deps`) once to install what Trine needs)
 endif
 PKG_CFLAGS := $(shell pkg-config --cflags $(PACKAGES))
-PKG_LIBS   := $(shell pkg-config --libs $(PACKAGES))
+PKG_LIBS   := $(shell pkg-config --libs libpcre2-8 jansson)
 endif
 
-LIB_SRC  := $(filter-out src/cli/%,$(wildcard src/*/*.c))
+LIB_SRC  := $(filter-out src/cli/%,$(wildcard src/*/*.c src/kernels/*/*.c))
 CLI_SRC  := $(wildcard src/cli/*.c)
 TEST_SRC := $(wildcard tests/*/test_*.c)
 FUZZ_SRC := $(wildcard fuzz/fuzz_*.c)
@@ -41,6 +43,7 @@ LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o)
 CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/%.o)
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
 FUZZERS  := $(FUZZ_SRC:%.c=$(BUILD)/%)
+CHECKS   := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/kernels/check*.c))
 TEST_LIB := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/*.c))
 
 all: $(BUILD)/trine $(BUILD)/trine.1 ## build trine and its manual
@@ -51,13 +54,25 @@ $(BUILD)/trine: $(CLI_OBJ) $(BUILD)/libtrine.a
 $(BUILD)/libtrine.a: $(LIB_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
+# Only kernel files use more than the baseline of the architecture; the suffix of the name says what.
+$(BUILD)/%_avx2.o:       ISA := -mavx2 -mfma -mf16c
+$(BUILD)/%_avx512.o:     ISA := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+$(BUILD)/%_avx512vbmi.o: ISA := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi
+
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "CC $<")
-	$(Q)$(CC) $(CPPFLAGS) $(PKG_CFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(PKG_CFLAGS) $(ALL_CFLAGS) $(ISA) -MMD -MP -c $< -o $@
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_LIB) $(BUILD)/libtrine.a
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lcmocka -lm -o $@
+
+# The checks of kernels are also the calls that kernel_bench times.
+$(BUILD)/tests/kernels/%: $(BUILD)/tests/kernels/%.o $(CHECKS) $(TEST_LIB) $(BUILD)/libtrine.a
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lcmocka -lpthread -lm -o $@
+
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(CHECKS) $(BUILD)/libtrine.a
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lpthread -lm -o $@
 
 $(BUILD)/fuzz/%: $(BUILD)/fuzz/%.o $(BUILD)/libtrine.a
 	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $(LDFLAGS) $^ $(PKG_LIBS) -lm -o $@
@@ -100,13 +115,13 @@ install: all ## into $(DESTDIR)$(PREFIX)
 	install -Dm644 models/trine-kjv.gguf $(DESTDIR)$(PREFIX)/share/trine/trine-kjv.gguf
 
 format: ## lay out the source by .clang-format
-	clang-format -i $(filter-out %/trellis_codebook.h,$(wildcard src/*/*.[ch] tests/*.[ch] tests/*/*.[ch] fuzz/*.[ch]))
+	clang-format -i $(filter-out %/trellis_codebook.h,$(wildcard src/*/*.[ch] src/*/*/*.[ch] bench/*.[ch] tests/*.[ch] tests/*/*.[ch] fuzz/*.[ch]))
 
 clean: ## remove build/
 	rm -rf build
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s '	'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: all demo test check fuzz-seeds check-all fuzz-one deps install format clean help
 .SECONDARY:

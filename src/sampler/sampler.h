@@ -32,7 +32,8 @@ void sampler_close(struct sampler *sampler);
 enum status sampler_accept(struct sampler *sampler, int32_t token, struct error *err);
 
 /* Chooses the next token from n_vocab logits, which stay as they are. Ties: the lower id. The same
- * seed, options, history and logits give the same token on every machine. */
+ * seed, options, history and logits give the same token on every machine with the same C library.
+ */
 int32_t sampler_next(struct sampler *sampler, const float *logits);
 
 #endif

@@ -7,8 +7,8 @@
 static struct error err;
 
 /* No tensors here, so the rule has nothing to decide. */
-static enum status no_tensors(struct tensor_span *spans, size_t n,
-                              const char *file, struct error *error)
+static enum status no_tensors(struct tensor_span *spans, size_t n, const char *file,
+                              struct error *error)
 {
     (void)spans, (void)n, (void)file, (void)error;
     return STATUS_OK;
@@ -191,7 +191,8 @@ static void test_numbers(void **state)
     assert_true(value == (double)0.1f);
     assert_int_equal(gguf_number(&file, "f64", &value, &err), STATUS_OK);
     assert_true(value == 1e300);
-    assert_int_equal(gguf_number(&file, "u8", &value, &err), STATUS_OK); /* some tools write 1e6 so */
+    /* some tools write 1e6 as an integer */
+    assert_int_equal(gguf_number(&file, "u8", &value, &err), STATUS_OK);
     value = 1e300;
     static const char *const refused[] = {"infinite", "nan", "yes", "name", "floats", "missing"};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
