@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "gguf/gguf_metadata.h"
 #include "model/model_load.h"
+#include "tensor/packings.h"
 #include "tokenizer/tokenizer.h"
 
 struct inspect_options {
@@ -83,6 +84,22 @@ static void add_up(struct inspection *in)
     }
 }
 
+/* How the tensors of a format would lie in memory. */
+static void describe_packing(enum format_id f, const struct format_sum *sum, char *out, size_t size)
+{
+    char bytes[16];
+    if (format_of(f)->is_ternary) {
+        snprintf(out, size, "packed as trits4, or trits5 with VBMI");
+        return;
+    }
+    struct packing_choice choice = packing_choose(&(struct tensor){.format = f}, false, NULL);
+    if (choice.packing)
+        snprintf(out, size, "packed as %s", packing_name(choice.packing));
+    else
+        snprintf(out, size, "no packing of its own: decoded to f32 tiles, %s",
+                 cli_size(4 * sum->n_weights, bytes));
+}
+
 static void print_summary(const struct inspection *in)
 {
     char size[16];
@@ -102,6 +119,9 @@ static void print_summary(const struct inspection *in)
         printf("  %-8s %4zu tensors, %9.3f M weights, %10s, %.4f bits each\n",
                format_of((enum format_id)f)->name, sum->n_tensors, (double)sum->n_weights / 1e6,
                cli_size(sum->bytes, size), bits(sum->bytes, sum->n_weights));
+        char packing[96];
+        describe_packing((enum format_id)f, sum, packing, sizeof packing);
+        printf("           %s\n", packing);
         if (sum->reason)
             printf("           %s\n", sum->reason);
     }
@@ -210,14 +230,17 @@ static json_t *json_formats(const struct inspection *in)
     json_t *formats = json_array();
     for (int f = 0; f < N_FORMATS; f++) {
         const struct format_sum *sum = &in->sums[f];
-        if (sum->n_tensors)
-            json_array_append_new(formats, json_pack("{s:s, s:I, s:I, s:I, s:f, s:s?}", "format",
-                                                     format_of((enum format_id)f)->name, "tensors",
-                                                     (json_int_t)sum->n_tensors, "weights",
-                                                     (json_int_t)sum->n_weights, "bytes",
-                                                     (json_int_t)sum->bytes, "bits_per_weight",
-                                                     bits(sum->bytes, sum->n_weights), "decision",
-                                                     sum->reason));
+        char packing[96];
+        if (!sum->n_tensors)
+            continue;
+        describe_packing((enum format_id)f, sum, packing, sizeof packing);
+        json_array_append_new(formats,
+                              json_pack("{s:s, s:I, s:I, s:I, s:f, s:s, s:s?}", "format",
+                                        format_of((enum format_id)f)->name, "tensors",
+                                        (json_int_t)sum->n_tensors, "weights",
+                                        (json_int_t)sum->n_weights, "bytes", (json_int_t)sum->bytes,
+                                        "bits_per_weight", bits(sum->bytes, sum->n_weights),
+                                        "packing", packing, "decision", sum->reason));
     }
     return formats;
 }

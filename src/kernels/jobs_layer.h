@@ -1,0 +1,90 @@
+/* Contracts of the small ops of a layer: between the matmuls, on rows of floats. */
+#ifndef TRINE_KERNELS_JOBS_LAYER_H
+#define TRINE_KERNELS_JOBS_LAYER_H
+
+#include <stdbool.h>
+
+#include "kernels/jobs_matmul.h"
+
+/* Activations of int8.
+ *   amax = max |x| over the group; d = amax / 127; q = round half to even(x * (127 / amax))
+ *   amax < 2^-120: d = 0, q = 0; amax infinite or NaN: d = amax / 127, q = 0
+ * group and sum_group are 0 or a multiple of 16; a last group may be cut off by n_cols; n_sums may
+ * be 0.
+ * ranges  tokens */
+struct quantize_job {
+    const float *x; /* (n_tokens, x_stride) */
+    int64_t x_stride;
+    struct activations a;
+};
+
+/* out[t][i] = (x[t][i] * r) * gain[i],  r = 1 / sqrt(sum of x[t]^2 / n_cols + epsilon)
+ * The sum of squares is over 16 lanes by fma. out may be x. a.q != NULL: also quantised as
+ * quantize_job, and out may be NULL.
+ * ranges  tokens
+ * source  Zhang and Sennrich 2019, arXiv:1910.07467 */
+struct rms_norm_job {
+    const float *x;
+    int64_t x_stride;
+    const float *gain;
+    int n_cols;
+    float epsilon;
+    float *out;
+    int64_t out_stride;
+    struct activations a;
+};
+
+/* x' = H(signs o x) per block (a power of two, 16 to 4096, that divides n_cols): butterflies
+ * len = 1, 2, 4 ... with (a + c, a - c), then times 1 / sqrt(block); then quantised if a.q.
+ * signs: +1 or -1 each; NULL: all +1. out is always needed and may be x.
+ * ranges  tokens */
+struct hadamard_job {
+    const float *x;
+    int64_t x_stride;
+    const int8_t *signs;
+    int n_cols, block;
+    float *out;
+    int64_t out_stride;
+    struct activations a;
+};
+
+/* Turns heads in place: pairs (2j, 2j+1) if is_adjacent, else (j, j + n_rot/2); elements from n_rot
+ * on stay.
+ *   a' = fma(a, cos, -(b * sin)),  b' = fma(a, sin, b * cos)
+ * ranges  tokens */
+struct rope_job {
+    float *x; /* (n_tokens, x_stride): n_heads heads of head_dim */
+    int64_t x_stride;
+    int n_heads, head_dim, n_rot;
+    bool is_adjacent;
+    const float *cosines, *sines; /* (n_tokens, n_rot / 2) */
+};
+
+/* out[t][r] (+)= sum over parts in order.
+ *   floats    ((p0 + p1) + p2) ...
+ *   integers  s = p0 + p1 + ..., then (float)s * (row_scale[r] * act_scale[t])
+ * is_add: added to out.
+ * ranges  rows */
+struct reduce_job {
+    int n_parts;
+    const void *const *parts; /* each (n_tokens, stride) */
+    bool is_int, is_add;
+    int n_tokens;
+    int64_t stride;
+    const float *row_scale, *act_scale;
+    float *out;
+    int64_t out_stride;
+};
+
+/* The k largest of x[0..n), descending, ties by the lower index, NaN below all; 1 <= k <= n; argmax
+ * is k = 1.
+ * ranges  rows of x */
+struct top_k_job {
+    const float *x;
+    int64_t x_stride;
+    int n, k;
+    int32_t *ids;  /* (rows, k) */
+    float *values; /* (rows, k) */
+};
+
+#endif

@@ -1,0 +1,90 @@
+/* Contracts of matmul and of what prepares its operands: int8 activations, packed weights. */
+#ifndef TRINE_KERNELS_JOBS_MATMUL_H
+#define TRINE_KERNELS_JOBS_MATMUL_H
+
+#include <stdint.h>
+
+#include "tensor/packings.h"
+
+/* Int8 activations of some tokens, or floats; rows of tokens are `stride` apart.
+ *   value[i] = q[i] * scale[i / group]       group 0: one scale per token; -127 <= q <= 127
+ *   sum[k]   = sum of q over inputs [k * sum_group, (k + 1) * sum_group)
+ * q is zero from n_cols up to stride: a multiple of 64, at least n_cols rounded up to a whole step. */
+struct activations {
+    int8_t *q;    /* (n_tokens, stride) */
+    float *scale; /* (n_tokens, n_scales) */
+    int32_t *sum; /* (n_tokens, n_sums) */
+    float *x;     /* float packings instead: (n_tokens, stride), zero beyond n_cols */
+    int64_t n_cols, stride;
+    int group, n_scales, sum_group, n_sums;
+};
+
+/* Where a matmul's results go. y is the finished float of packed row r and token t.
+ *   STORE      out[t][r] = y
+ *   ADD        out[t][r] += y
+ *   SILU_MUL   rows 2i and 2i+1 are gate and up of output i: out[t][i] = silu(gate) * up
+ *   RELU2_MUL  the same: out[t][i] = relu(gate)^2 * up
+ *   ROPE       rows 2j and 2j+1 are a rotated pair (rope_job): out[t][2j], out[t][2j+1] = the turned
+ *              pair, by angle (2j % head_dim) / 2 of the token
+ *   ROPE_F16   the same, stored as f16 at out_f16: the key cache
+ *   F16        stored as f16, row r at out_f16[t][r / head_dim * f16_head_stride + r % head_dim]:
+ *              the value cache
+ *   PARTIAL    out_int[t][r] = integer sum before any scale (one scale per row only) */
+enum epilogue {
+    EPILOGUE_STORE,
+    EPILOGUE_ADD,
+    EPILOGUE_SILU_MUL,
+    EPILOGUE_RELU2_MUL,
+    EPILOGUE_ROPE,
+    EPILOGUE_ROPE_F16,
+    EPILOGUE_F16,
+    EPILOGUE_PARTIAL
+};
+
+/* y[t][r] = scale * sum_i W[r][i] a[t][i] + bias[r]
+ * order   trits with one scale per row:
+ *             s = int32 sum of (code - 1) * q, exact; y = (float)s * (row scale * act scale)
+ *         grouped trits, q4_0, q8_0: y = 0, then group after group ascending
+ *             y = fma((float)s_g, weight scale_g * act scale_g, y)
+ *         q6_k: s_g = int32 sum over a block of 256 of int8 scale * (sum over 16 of (code - 32) * q),
+ *             |s_g| <= 16 * 128 * 16 * 32 * 127 < 2^31;  y = fma((float)s_g, d * act scale, y)
+ *         float packings: y = fma(w[i], x[i], y) over all inputs in order, starting from 0
+ *         then y = y * scale if scale != 1, then y = y + bias[r] if there is one
+ * ranges  [begin, end) in rows of the packed matrix; begin a multiple of 16, end too or n_rows
+ * shapes  1 <= n_tokens <= 512 */
+struct matmul_job {
+    struct packed w;
+    struct activations a;
+    int n_tokens;
+    enum epilogue epilogue;
+    float scale;       /* of a separate scale tensor; 1: none */
+    const float *bias; /* (n_rows) or NULL */
+    float *out;        /* (n_tokens, out_stride) */
+    int64_t out_stride;
+    int32_t *out_int;             /* PARTIAL: (n_tokens, out_stride) */
+    uint16_t *const *out_f16;     /* ROPE_F16, F16: per token, where its row 0 goes in the cache */
+    int64_t f16_head_stride;      /* elements between heads there */
+    int head_dim;                 /* ROPE, ROPE_F16, F16: rows per head */
+    const float *cosines, *sines; /* ROPE, ROPE_F16: (n_tokens, head_dim / 2) */
+    uint8_t *scratch; /* many tokens: MATMUL_SCRATCH_BYTES of the thread, 64-byte aligned */
+};
+
+/* Room for one unpacked panel of weights: stays in a core's L2. */
+#define MATMUL_SCRATCH_BYTES ((size_t)1 << 20)
+
+/* Packs rows [begin, end) (multiples of 16) of a matrix. Packed row r comes from
+ * source[r % n_sources], row row_of[r / n_sources] (row_of NULL: the same number), inputs
+ * [col0, col0 + w.n_cols); col0 and w.n_cols are multiples of the inputs per scale where there are
+ * several. The last range may end with n_rows: its tile is completed by rows of zeros.
+ * scratch  PACK_SCRATCH(n_cols of the source) bytes, aligned to 4 */
+struct pack_job {
+    struct packed w;
+    const struct tensor *source[2];
+    int n_sources;
+    const int32_t *row_of;
+    int64_t col0;
+    uint8_t *scratch;
+};
+#define PACK_SCRATCH(n_cols) (16 * (size_t)(n_cols)*5 + 4096)
+
+#endif

@@ -1,0 +1,29 @@
+/* The common part of all pack kernels for trits: rows, scales and groups. An instruction set adds
+ * how codes are extracted and how steps are made of them. */
+#ifndef TRINE_KERNELS_PACK_TRITS_H
+#define TRINE_KERNELS_PACK_TRITS_H
+
+#include "kernels/kernels.h"
+
+/* Codes of blocks [block0, block0 + n_blocks) of a row of a ternary tensor, one byte each. scratch:
+ * n_cols codes and n_cols / 64 + 1 floats. */
+typedef void trits_expand(const struct tensor *t, int64_t row, int64_t block0, int64_t n_blocks,
+                          uint8_t *codes, uint8_t *scratch);
+
+/* Steps of 16 rows of codes, `stride` apart. Up to 128 bytes may be read beyond the inputs of the
+ * steps. */
+typedef void trits_fold(const uint8_t *codes, int64_t stride, int64_t n_steps, uint8_t *steps);
+
+/* By the plain decoder. */
+trits_expand trits_expand_plain;
+
+/* Packs rows [begin, end) of the job. The scale of a packed group is the first one of its source
+ * groups that is not 0 and belongs to codes that are not all zeros, else the first that is not 0,
+ * else 0. */
+void pack_trits(const struct pack_job *job, int begin, int end, trits_expand *expand,
+                trits_fold *fold);
+
+/* The first block of a row; in a format of interleaved rows, of its rows. */
+const uint8_t *pack_trits_blocks(const struct tensor *t, int64_t row);
+
+#endif

@@ -1,0 +1,108 @@
+/* Q4_0, Q8_0 and Q6_K without loss: the same codes and scales in another order. */
+#include <string.h>
+
+#include "base/reader.h"
+#include "kernels/pack_rows.h"
+
+/* How blocks of a format become rows of a tile. block NULL: a row of zeros. */
+typedef void put_block(const uint8_t *block, int group, int r, uint8_t *unit);
+
+/* All units of some tiles. group: inputs of a block. */
+static void pack_blocks(const struct pack_job *job, int begin, int end, int group, put_block *put)
+{
+    const struct packed *w = &job->w;
+    int unit_inputs = packed_unit_inputs(w->packing, w->group);
+    uint64_t unit_bytes = packed_tile_bytes(w->packing, w->group, unit_inputs);
+    for (int64_t row = begin; row < end; row += TILE_ROWS) {
+        uint8_t *tile = pack_tile(job, row);
+        for (int64_t col = 0; col < w->n_cols; col += unit_inputs)
+            memset(tile + (uint64_t)(col / unit_inputs) * unit_bytes, 0,
+                   (size_t)packed_unit_header(w->packing, w->group));
+        for (int r = 0; r < TILE_ROWS; r++) {
+            struct pack_source from = pack_source(job, row + r);
+            const uint8_t *block = from.tensor ? pack_source_block(job, from) : NULL;
+            int block_bytes = block ? format_of(from.tensor->format)->block_bytes : 0;
+            for (int64_t col = 0; col < w->n_cols; col += group) {
+                put(block, (int)(col % unit_inputs / group), r,
+                    tile + (uint64_t)(col / unit_inputs) * unit_bytes);
+                block = block ? block + block_bytes : NULL;
+            }
+        }
+    }
+}
+
+static void put_half(uint8_t *halves, int group, int r, const uint8_t *half)
+{
+    if (half)
+        store_u16(halves + 2 * (group * TILE_ROWS + r), load_u16(half));
+}
+
+static int q4_0_code(const uint8_t *block, int i)
+{
+    return block[2 + i % 16] >> (i < 16 ? 0 : 4) & 15;
+}
+
+static void put_q4_0(const uint8_t *block, int group, int r, uint8_t *unit)
+{
+    uint8_t *steps = unit + 64 + group * 4 * STEP_BYTES;
+    put_half(unit, group, r, block);
+    for (int i = 0; i < 32; i += 8)
+        for (int j = 0; j < 4; j++) {
+            int code = block ? q4_0_code(block, i + j) | q4_0_code(block, i + 4 + j) << 4 : 0x88;
+            steps[i / 8 * STEP_BYTES + 4 * r + j] = (uint8_t)code;
+        }
+}
+
+static void put_q8_0(const uint8_t *block, int group, int r, uint8_t *unit)
+{
+    uint8_t *steps = unit + 64 + group * 8 * STEP_BYTES;
+    put_half(unit, group, r, block);
+    for (int i = 0; i < 32; i++)
+        steps[i / 4 * STEP_BYTES + 4 * r + i % 4] = (uint8_t)((block ? block[2 + i] : 0) ^ 128);
+}
+
+/* The 6 bits of weight i; 32 for a row of zeros. */
+static int q6_k_code(const uint8_t *block, int i)
+{
+    if (!block)
+        return 32;
+    int half = i / 128, l = i % 32, quarter = i % 128 / 32;
+    int low = block[64 * half + l + 32 * (quarter & 1)] >> 4 * (quarter >> 1) & 15;
+    int high = block[128 + 32 * half + l] >> 2 * quarter & 3;
+    return low | high << 4;
+}
+
+static void put_q6_k(const uint8_t *block, int group, int r, uint8_t *unit)
+{
+    uint8_t *scales = unit + 64 + group * 16 * TILE_ROWS;
+    uint8_t *steps = unit + 64 + 2 * 16 * TILE_ROWS + group * 16 * 3 * STEP_BYTES;
+    put_half(unit, group, r, block ? block + 208 : NULL);
+    for (int k = 0; k < 16; k++, steps += 3 * STEP_BYTES) {
+        scales[k * TILE_ROWS + r] = block ? block[192 + k] : 0;
+        for (int j = 0; j < 4; j++) {
+            int code[4];
+            for (int quad = 0; quad < 4; quad++)
+                code[quad] = q6_k_code(block, 16 * k + 4 * quad + j);
+            uint8_t *to = steps + 4 * r + j;
+            to[0] = (uint8_t)((code[0] & 15) | (code[1] & 15) << 4);
+            to[STEP_BYTES] = (uint8_t)((code[2] & 15) | (code[3] & 15) << 4);
+            to[2 * STEP_BYTES] =
+                (uint8_t)(code[0] >> 4 | code[1] >> 4 << 2 | code[2] >> 4 << 4 | code[3] >> 4 << 6);
+        }
+    }
+}
+
+void pack_q4_0_scalar(const union job *job, int begin, int end)
+{
+    pack_blocks(&job->pack, begin, end, 32, put_q4_0);
+}
+
+void pack_q8_0_scalar(const union job *job, int begin, int end)
+{
+    pack_blocks(&job->pack, begin, end, 32, put_q8_0);
+}
+
+void pack_q6_k_scalar(const union job *job, int begin, int end)
+{
+    pack_blocks(&job->pack, begin, end, 256, put_q6_k);
+}

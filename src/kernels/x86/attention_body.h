@@ -1,0 +1,171 @@
+/* Attention of a block of queries to one chunk, by 16 lanes. Include after one of the lanes
+ * headers. Each row of keys is loaded once for all queries of the block; the dot products of 16
+ * rows are summed across their lanes together. */
+#ifndef TRINE_KERNELS_X86_ATTENTION_BODY_H
+#define TRINE_KERNELS_X86_ATTENTION_BODY_H
+
+#include "kernels/attention_walk.h"
+#include "kernels/x86/attention_fold_body.h"
+#include "kernels/x86/attention_rows.h"
+
+/* Rows of values that are walked for all elements before the next ones: 8 KiB at 128 of f16. */
+#define VALUE_ROWS 32
+
+/* Lane sums of n queries with rows row .. row + LANES_KEY_ROWS - 1. */
+ALWAYS_INLINE void dot_lanes(const struct query_block *block, const struct scaled_rows *keys,
+                             bool is_q8, int n, int row, struct lanes sums[BLOCK_QUERIES][16])
+{
+    struct lanes acc[BLOCK_QUERIES][LANES_KEY_ROWS];
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++)
+#pragma GCC unroll 4
+        for (int r = 0; r < LANES_KEY_ROWS; r++)
+            acc[i][r] = lanes_set(0);
+    for (int d = 0; d < keys->rows->head_pad; d += 16) {
+        struct lanes k[LANES_KEY_ROWS];
+        prefetch_ahead(keys, is_q8, row, d * LANES_KEY_ROWS, 16 * LANES_KEY_ROWS);
+#pragma GCC unroll 4
+        for (int r = 0; r < LANES_KEY_ROWS; r++)
+            k[r] = row_lanes(keys, is_q8, row + r, d);
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) {
+            struct lanes q = lanes_load(block->q[i] + d);
+#pragma GCC unroll 4
+            for (int r = 0; r < LANES_KEY_ROWS; r++)
+                acc[i][r] = lanes_fma(q, k[r], acc[i][r]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++)
+#pragma GCC unroll 4
+        for (int r = 0; r < LANES_KEY_ROWS; r++)
+            sums[i][row % 16 + r] = acc[i][r];
+}
+
+/* Scores of n queries with rows [0, n_rows), a multiple of 16. */
+ALWAYS_INLINE void score_rows(const struct query_block *block, const struct scaled_rows *keys,
+                              bool is_q8, int n, int n_rows, float scores[][KV_PAGE])
+{
+    struct lanes sums[BLOCK_QUERIES][16];
+    for (int row = 0; row < n_rows; row += 16) {
+        for (int r = 0; r < 16; r += LANES_KEY_ROWS)
+            dot_lanes(block, keys, is_q8, n, row + r, sums);
+        for (int i = 0; i < n; i++)
+            lanes_store(scores[i] + row,
+                        lanes_mul(lanes_sum_each(sums[i]), lanes_set(block->scale)));
+    }
+}
+
+/* Scores become their exponentials less the highest, zero from `visible` on. */
+static inline struct fold_state exponentials(float scores[KV_PAGE], int visible)
+{
+    struct lanes highest = lanes_set(-INFINITY), sum = lanes_set(0);
+    for (int p = 0; p < visible; p += 16)
+        highest =
+            lanes_max(highest, lanes_fill_from(lanes_load(scores + p), visible - p, -INFINITY));
+    float m = lanes_highest(highest) + 0.0f;
+    for (int p = 0; p < visible; p += 16) {
+        struct lanes e = lanes_exp(lanes_sub(lanes_load(scores + p), lanes_set(m)));
+        e = lanes_fill_from(e, visible - p, 0);
+        lanes_store(scores + p, e);
+        sum = lanes_add(sum, e);
+    }
+    return (struct fold_state){m, lanes_sum(sum)};
+}
+
+/* Adds rows [begin, end) of values, elements d .. d + 16 width - 1, to the o of n queries. */
+ALWAYS_INLINE void add_values(struct query_block *block, const struct scaled_rows *values,
+                              bool is_q8, int first, int n, int width, const int range[2], int d,
+                              float e[][KV_PAGE])
+{
+    struct lanes o[BLOCK_QUERIES][LANES_VALUE_WIDTH];
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++)
+#pragma GCC unroll 4
+        for (int w = 0; w < width; w++)
+            o[i][w] = lanes_load(block->o[first + i] + d + 16 * w);
+    for (int p = range[0]; p < range[1]; p++) {
+        struct lanes v[LANES_VALUE_WIDTH];
+        prefetch_ahead(values, is_q8, p, d, 16 * width);
+#pragma GCC unroll 4
+        for (int w = 0; w < width; w++)
+            v[w] = row_lanes(values, is_q8, p, d + 16 * w);
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) {
+            struct lanes weight = lanes_set(e[first + i][p]);
+#pragma GCC unroll 4
+            for (int w = 0; w < width; w++)
+                o[i][w] = lanes_fma(weight, v[w], o[i][w]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++)
+#pragma GCC unroll 4
+        for (int w = 0; w < width; w++)
+            lanes_store(block->o[first + i] + d + 16 * w, o[i][w]);
+}
+
+/* The same for all elements. */
+ALWAYS_INLINE void add_rows(struct query_block *block, const struct scaled_rows *values, bool is_q8,
+                            int first, int n, int begin, int end, float e[][KV_PAGE])
+{
+    for (int range[2] = {begin, 0}; range[0] < end; range[0] = range[1]) {
+        range[1] = range[0] + VALUE_ROWS < end ? range[0] + VALUE_ROWS : end;
+        int d = 0;
+        for (; d + 16 * LANES_VALUE_WIDTH <= values->rows->head_pad; d += 16 * LANES_VALUE_WIDTH)
+            add_values(block, values, is_q8, first, n, LANES_VALUE_WIDTH, range, d, e);
+        if (LANES_VALUE_WIDTH == 4 && d < values->rows->head_pad) /* 32 elements are left */
+            add_values(block, values, is_q8, first, n, LANES_VALUE_WIDTH / 2, range, d, e);
+    }
+}
+
+/* A block of n queries, n known when compiled. Rows that only some of them see are added to each of
+ * these alone: a weight of zero is not the same as no term. */
+ALWAYS_INLINE void attend_n(struct query_block *block, bool is_q8, int n)
+{
+    float scores[BLOCK_QUERIES][KV_PAGE] __attribute__((aligned(64)));
+    struct scaled_rows rows;
+    int least = block->visible[0], most = least;
+    for (int i = 0; i < n; i++) {
+        least = block->visible[i] < least ? block->visible[i] : least;
+        most = block->visible[i] > most ? block->visible[i] : most;
+        memset(block->o[i], 0, (size_t)block->keys.head_pad * sizeof(float));
+    }
+    begin_rows(&rows, &block->keys, most, &block->values);
+    score_rows(block, &rows, is_q8, n, (most + 15) / 16 * 16, scores);
+    for (int i = 0; i < n; i++)
+        block->state[i] = exponentials(scores[i], block->visible[i]);
+    begin_rows(&rows, &block->values, most, &block->next_keys);
+    add_rows(block, &rows, is_q8, 0, n, 0, least, scores);
+    for (int i = 0; i < n && least < most; i++)
+        add_rows(block, &rows, is_q8, i, 1, least, block->visible[i], scores);
+}
+
+ALWAYS_INLINE void attend_format(struct query_block *block, bool is_q8)
+{
+    switch (block->n) {
+    case 1: attend_n(block, is_q8, 1); break;
+    case 2: attend_n(block, is_q8, 2); break;
+    case 3: attend_n(block, is_q8, 3); break;
+    default: attend_n(block, is_q8, BLOCK_QUERIES); break;
+    }
+}
+
+static void attend_f16(struct query_block *block)
+{
+    attend_format(block, false);
+}
+
+static void attend_q8_0(struct query_block *block)
+{
+    attend_format(block, true);
+}
+
+static inline void attention_body(const struct attention_job *j, int begin, int end)
+{
+    struct attention_steps steps = {j->format == KV_FORMAT_F16 ? attend_f16 : attend_q8_0,
+                                    fold_output, divide_output};
+    attention_walk(j, &steps, begin, end);
+}
+
+#endif

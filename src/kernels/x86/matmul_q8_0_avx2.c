@@ -1,0 +1,63 @@
+/* matmul of q8_0: |weight| times the activation with the weight's sign, because codes of 8 bits
+ * would overflow an int16 pair (2 * 128 * 127 < 2^15 does not). */
+#include "kernels/x86/matmul_avx2.h"
+
+enum { GROUP = 32, GROUP_STEPS = 8, GROUP_BYTES = GROUP_STEPS * STEP_BYTES };
+
+/* acc[t] = sums of weight * q of one half and group, q stride apart. */
+ALWAYS_INLINE void dot_group(const uint8_t *half, const int8_t *q, int64_t stride, int n,
+                             __m256i acc[MAX_TOKENS])
+{
+    const __m256i top = _mm256_set1_epi8(-128);
+#pragma GCC unroll 8
+    for (int t = 0; t < n; t++)
+        acc[t] = _mm256_setzero_si256();
+#pragma GCC unroll 2
+    for (int s = 0; s < GROUP_STEPS; s++) {
+        __m256i w = _mm256_xor_si256(load_256(half + s * STEP_BYTES), top);
+        __m256i magnitude = _mm256_abs_epi8(w); /* 128 for -128, as unsigned */
+#pragma GCC unroll 8
+        for (int t = 0; t < n; t++) {
+            __m256i quad = _mm256_sign_epi8(broadcast_quad(q + t * stride + s * 4), w);
+            acc[t] = _mm256_add_epi32(acc[t], sum_pairs(_mm256_maddubs_epi16(magnitude, quad)));
+        }
+    }
+}
+
+ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *tile, int row0,
+                               int token, int n)
+{
+    const struct activations *a = &job->a;
+    const int8_t *q = a->q + token * a->stride;
+    const float *act_scale = a->scale + (int64_t)token * a->n_scales;
+    int n_groups = (int)(a->n_cols / GROUP);
+    const uint8_t *at = tile; /* the group's steps; units hold two groups */
+    struct chains chains;
+    chains_clear(&chains, n);
+    for (int g = 0; g < n_groups; g++) {
+        const uint8_t *scales = g % 2 ? at - GROUP_BYTES - 32 : at;
+        at += g % 2 ? 0 : 64;
+        for (int s = 0; s < GROUP_STEPS; s++)
+            _mm_prefetch((const char *)at + s * STEP_BYTES + PREFETCH_AHEAD, _MM_HINT_T0);
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; half++) {
+            __m256i acc[MAX_TOKENS];
+            dot_group(at + half * 32, q + (int64_t)g * GROUP, a->stride, n, acc);
+            __m256 scale = f16_scales(scales + half * 16);
+#pragma GCC unroll 8
+            for (int t = 0; t < n; t++)
+                chains.y[t][half] = add_group(chains.y[t][half], acc[t], scale,
+                                              act_scale[(int64_t)t * a->n_scales + g]);
+        }
+        at += GROUP_BYTES;
+    }
+    chains_finish(&chains, job, row0, token, n);
+}
+
+TILE_KERNELS(tile_tokens)
+
+void matmul_q8_0_avx2(const union job *job, int begin, int end)
+{
+    static const struct tile_kernels kernels = {one_token, two_tokens, four_tokens, eight_tokens};
+    matmul_tiles_avx2(&job->matmul, begin, end, &kernels);
+}

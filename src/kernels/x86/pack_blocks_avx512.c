@@ -1,0 +1,170 @@
+/* Q4_0, Q8_0 and Q6_K: codes of 64 inputs of 16 rows, a byte each, are transposed to quads, which
+ * then join to steps. */
+#include <string.h>
+
+#include "kernels/pack_rows.h"
+#include "kernels/x86/transpose_avx512.h"
+
+/* The blocks of 16 rows. Rows beyond the last stay at one block of zeros. */
+struct block_rows {
+    const uint8_t *block[TILE_ROWS];
+    int bytes[TILE_ROWS]; /* to the next block; 0 beyond the last row */
+};
+
+static struct block_rows begin_rows(const struct pack_job *job, int64_t row, const uint8_t *zero)
+{
+    struct block_rows rows;
+    for (int r = 0; r < TILE_ROWS; r++) {
+        struct pack_source from = pack_source(job, row + r);
+        rows.block[r] = from.tensor ? pack_source_block(job, from) : zero;
+        rows.bytes[r] = from.tensor ? format_of(from.tensor->format)->block_bytes : 0;
+    }
+    return rows;
+}
+
+/* Codes of one block of 32. */
+typedef __m256i block_codes(const uint8_t *block);
+
+static inline __m256i q4_0_codes(const uint8_t *block)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(block + 2));
+    __m256i both = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
+    return _mm256_and_si256(both, _mm256_set1_epi8(15));
+}
+
+static inline __m256i q8_0_codes(const uint8_t *block)
+{
+    __m256i bytes = _mm256_loadu_si256((const __m256i *)(block + 2));
+    return _mm256_xor_si256(bytes, _mm256_set1_epi8((char)128));
+}
+
+/* The next n (1 or 2) blocks of all rows: scales to the header, codes to quads. */
+static inline void take_blocks(struct block_rows *rows, int n, block_codes *codes_of,
+                               uint8_t *header, __m512i quad[16])
+{
+    uint8_t codes[TILE_ROWS * 64] __attribute__((aligned(64)));
+    for (int r = 0; r < TILE_ROWS; r++)
+        for (int k = 0; k < n; k++) {
+            memcpy(header + 2 * (k * TILE_ROWS + r), rows->block[r], 2);
+            _mm256_store_si256((__m256i *)(codes + 64 * r + 32 * k), codes_of(rows->block[r]));
+            rows->block[r] += rows->bytes[r];
+        }
+    if (n == 1)
+        for (int r = 0; r < TILE_ROWS; r++)
+            _mm256_store_si256((__m256i *)(codes + 64 * r + 32), _mm256_setzero_si256());
+    transpose_16x16(codes, 64, quad);
+}
+
+void pack_q4_0_avx512(const union job *job, int begin, int end)
+{
+    uint8_t zero[18] = {0};
+    memset(zero + 2, 0x88, 16);
+    for (int64_t row = begin; row < end; row += TILE_ROWS) {
+        struct block_rows rows = begin_rows(&job->pack, row, zero);
+        uint8_t *to = pack_tile(&job->pack, row);
+        for (int64_t col = 0; col < job->pack.w.n_cols; col += 64) {
+            __m512i quad[16];
+            int n = col + 32 < job->pack.w.n_cols ? 2 : 1;
+            memset(to, 0, 64);
+            take_blocks(&rows, n, q4_0_codes, to, quad);
+            to += 64;
+            for (int k = 0; k < 4 * n; k++, to += STEP_BYTES)
+                _mm512_storeu_si512(
+                    to, _mm512_or_si512(quad[2 * k], _mm512_slli_epi32(quad[2 * k + 1], 4)));
+        }
+    }
+}
+
+void pack_q8_0_avx512(const union job *job, int begin, int end)
+{
+    const uint8_t zero[34] = {0};
+    for (int64_t row = begin; row < end; row += TILE_ROWS) {
+        struct block_rows rows = begin_rows(&job->pack, row, zero);
+        uint8_t *to = pack_tile(&job->pack, row);
+        for (int64_t col = 0; col < job->pack.w.n_cols; col += 64) {
+            __m512i quad[16];
+            int n = col + 32 < job->pack.w.n_cols ? 2 : 1;
+            memset(to, 0, 64);
+            take_blocks(&rows, n, q8_0_codes, to, quad);
+            to += 64;
+            for (int k = 0; k < 8 * n; k++, to += STEP_BYTES)
+                _mm512_storeu_si512(to, quad[k]);
+        }
+    }
+}
+
+/* The 6 bits of 256 weights. */
+static inline void q6_k_codes(const uint8_t *block, uint8_t *codes)
+{
+    const __m512i low_4 = _mm512_set1_epi8(15), low_2 = _mm512_set1_epi8(3);
+    const __m512i fields_01 = _mm512_setr_epi64(0, 0, 0, 0, 2, 2, 2, 2);
+    const __m512i fields_23 = _mm512_setr_epi64(4, 4, 4, 4, 6, 6, 6, 6);
+    for (int half = 0; half < 2; half++, codes += 128) {
+        __m512i low = _mm512_loadu_si512(block + 64 * half);
+        __m512i high =
+            _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(block + 128 + 32 * half)));
+        __m512i high_01 = _mm512_and_si512(_mm512_srlv_epi64(high, fields_01), low_2);
+        __m512i high_23 = _mm512_and_si512(_mm512_srlv_epi64(high, fields_23), low_2);
+        _mm512_store_si512(
+            codes, _mm512_or_si512(_mm512_and_si512(low, low_4), _mm512_slli_epi16(high_01, 4)));
+        low = _mm512_and_si512(_mm512_srli_epi16(low, 4), low_4);
+        _mm512_store_si512(codes + 64, _mm512_or_si512(low, _mm512_slli_epi16(high_23, 4)));
+    }
+}
+
+static inline __m512i masked(__m512i a, int mask)
+{
+    return _mm512_and_si512(a, _mm512_set1_epi8((char)mask));
+}
+
+/* Three steps of 16 inputs. */
+static inline void put_q6_k(const __m512i quad[4], uint8_t *to)
+{
+    for (int k = 0; k < 2; k++, to += STEP_BYTES)
+        _mm512_storeu_si512(to, _mm512_or_si512(masked(quad[2 * k], 15),
+                                                _mm512_slli_epi16(masked(quad[2 * k + 1], 15), 4)));
+    __m512i low = _mm512_or_si512(masked(_mm512_srli_epi16(quad[0], 4), 0x03),
+                                  masked(_mm512_srli_epi16(quad[1], 2), 0x0c));
+    __m512i high =
+        _mm512_or_si512(masked(quad[2], 0x30), masked(_mm512_slli_epi16(quad[3], 2), 0xc0));
+    _mm512_storeu_si512(to, _mm512_or_si512(low, high));
+}
+
+/* The next block of all rows: scales to the header, codes to steps. k: which block of the unit. */
+static void take_q6_k(struct block_rows *rows, int k, uint8_t *header, uint8_t *steps)
+{
+    uint8_t codes[TILE_ROWS * 256] __attribute__((aligned(64)));
+    for (int r = 0; r < TILE_ROWS; r++) {
+        const uint8_t *block = rows->block[r];
+        uint8_t *scales = header + 64 + k * 16 * TILE_ROWS + r;
+        memcpy(header + 2 * (k * TILE_ROWS + r), block + 208, 2);
+        for (int i = 0; i < 16; i++)
+            scales[i * TILE_ROWS] = block[192 + i];
+        q6_k_codes(block, codes + 256 * r);
+        rows->block[r] += rows->bytes[r];
+    }
+    for (int i = 0; i < 4; i++) {
+        __m512i quad[16];
+        transpose_16x16(codes + 64 * i, 256, quad);
+        for (int j = 0; j < 4; j++, steps += 3 * STEP_BYTES)
+            put_q6_k(quad + 4 * j, steps);
+    }
+}
+
+void pack_q6_k_avx512(const union job *job, int begin, int end)
+{
+    enum { HEADER = 64 + 2 * 16 * TILE_ROWS, BLOCK = 16 * 3 * STEP_BYTES };
+    uint8_t zero[210] = {0};
+    memset(zero + 128, 0xaa, 64); /* code 32 */
+    for (int64_t row = begin; row < end; row += TILE_ROWS) {
+        struct block_rows rows = begin_rows(&job->pack, row, zero);
+        uint8_t *to = pack_tile(&job->pack, row);
+        for (int64_t col = 0; col < job->pack.w.n_cols; col += 512) {
+            uint8_t *header = to;
+            memset(header, 0, HEADER);
+            to += HEADER;
+            for (int k = 0; k < 2 && col + 256 * k < job->pack.w.n_cols; k++, to += BLOCK)
+                take_q6_k(&rows, k, header, to);
+        }
+    }
+}

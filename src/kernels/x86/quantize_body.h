@@ -1,0 +1,80 @@
+/* Int8 of one token by 16 lanes. Include after one of the lanes headers. */
+#ifndef TRINE_KERNELS_X86_QUANTIZE_BODY_H
+#define TRINE_KERNELS_X86_QUANTIZE_BODY_H
+
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "kernels/token_source.h"
+
+/* Elements i .. i + 15 of the source, zeros from `end` on. */
+static inline struct lanes source_lanes(const struct token_source *source, int64_t i, int64_t end)
+{
+    struct lanes x = lanes_load_n(source->x + i, end - i);
+    if (!source->gain)
+        return x;
+    return lanes_mul(lanes_mul(x, lanes_set(source->factor)),
+                     lanes_load_n(source->gain + i, end - i));
+}
+
+/* Inputs [begin, end) and their scale. Writes whole 16s of q. */
+static inline void quantize_group(const struct token_source *source, int64_t begin, int64_t end,
+                                  int8_t *q, float *scale)
+{
+    struct lanes highest = lanes_set(0);
+    for (int64_t i = begin; i < end; i += 16)
+        highest = lanes_max_magnitude(highest, source_lanes(source, i, end));
+    uint32_t bits = lanes_highest_bits(highest);
+    float amax = f32_from_bits(bits);
+    bool is_tiny = amax < 0x1p-120f;
+    *scale = is_tiny ? 0 : amax / 127;
+    if (is_tiny || bits >= 0x7f800000) {
+        for (int64_t i = begin; i < end; i += 16)
+            _mm_storeu_si128((__m128i *)(q + i), _mm_setzero_si128());
+        return;
+    }
+    struct lanes factor = lanes_set(127 / amax);
+    for (int64_t i = begin; i < end; i += 16)
+        lanes_store_int8(q + i, lanes_mul(source_lanes(source, i, end), factor));
+}
+
+/* n is a multiple of 16. Bytes are made unsigned, added by psadbw, and the 128s taken off again. */
+static inline int32_t sum_of_bytes(const int8_t *q, int64_t n)
+{
+    __m128i sum = _mm_setzero_si128(), flip = _mm_set1_epi8(-128);
+    for (int64_t i = 0; i < n; i += 16) {
+        __m128i bytes = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(q + i)), flip);
+        sum = _mm_add_epi64(sum, _mm_sad_epu8(bytes, _mm_setzero_si128()));
+    }
+    sum = _mm_add_epi64(sum, _mm_unpackhi_epi64(sum, sum));
+    return (int32_t)(_mm_cvtsi128_si64(sum) - 128 * n);
+}
+
+static inline void quantize_row(const struct token_source *source, const struct activations *a,
+                                int t)
+{
+    int8_t *q = a->q + t * a->stride;
+    int64_t written = (a->n_cols + 15) / 16 * 16;
+    memset(q + written, 0, (size_t)(a->stride - written));
+    for (int k = 0; k < a->n_scales; k++) {
+        int64_t begin = (int64_t)k * a->group;
+        int64_t end = a->group && begin + a->group < a->n_cols ? begin + a->group : a->n_cols;
+        float *scale = a->scale + (int64_t)t * a->n_scales + k;
+        *scale = 0;
+        if (begin < end)
+            quantize_group(source, begin, end, q, scale);
+    }
+    for (int k = 0; k < a->n_sums; k++) {
+        int64_t begin = (int64_t)k * a->sum_group, n = a->sum_group ? a->sum_group : a->stride;
+        n = begin + n <= a->stride ? n : a->stride - begin;
+        a->sum[(int64_t)t * a->n_sums + k] = n > 0 ? sum_of_bytes(q + begin, n) : 0;
+    }
+}
+
+static inline void quantize_body(const struct quantize_job *j, int begin, int end)
+{
+    for (int t = begin; t < end; t++)
+        quantize_row(&(struct token_source){.x = j->x + t * j->x_stride}, &j->a, t);
+}
+
+#endif

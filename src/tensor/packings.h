@@ -1,0 +1,98 @@
+/* Packings: layouts of weight matrices in memory, as kernels want them. Many formats meet few
+ * packings; kernels exist per packing.
+ *
+ * A packed matrix is a sequence of tiles of 16 rows (outputs). A tile is one sequential stream:
+ * with one scale per row 16 f32 scales and then steps; otherwise units, each of the scales of some
+ * groups of inputs (padded to 64 bytes) and then the steps of those inputs. A step is 64 bytes in
+ * which bytes 4r..4r+3 belong to row r and every field of a byte 4r+j to input
+ *     first input of the field's quad + j          (a quad is 4 consecutive inputs)
+ *
+ *   packing   bits per byte     inputs per step   inputs per scale       a unit
+ *   trits4    4 fields of 2     16: quad f        row; 64, 128, 256      2 groups
+ *   trits5    5 trits           20: quad f        row; 64, 128, 256      1280 inputs
+ *   q4_0      2 fields of 4     8: quad f         32                     2 groups
+ *   q8_0      1 of 8            4                 32                     2 groups
+ *   q6_k      see below         16 in 3 steps     256 (d), 16 (int8)     2 blocks of 256
+ *   f16,bf16  one half a row    2                 -                      -
+ *   f32       one f32 a row     1                 -                      -
+ *
+ * Scales of groups are f16, 16 rows of the unit's first group, then 16 of the next. The header has
+ * the same size in every unit; a last unit with fewer inputs has zeros there, and holds only the
+ * steps it needs. n_cols is a multiple of the group.
+ *
+ * Codes: trits4 holds value + 1 (0..2; 3 for +2 where a format has it); trits5 see trits5_code;
+ * q4_0 the nibble of the format (value + 8); q8_0 value + 128; q6_k the 6 bits of the format (value
+ * + 32): for 16 inputs two steps of low nibbles (8 inputs each, as q4_0), then one step of the high
+ * 2 bits (as trits4). Its unit: 2 x 16 f16 d (64 bytes), then 2 x 16 groups x 16 rows of int8
+ * scales (512 bytes; group major), then 2 x 16 x 3 steps. f16 and bf16: 32 bytes of each of two
+ * inputs.
+ *
+ * Rows beyond the last are zeros: the code of value 0 and scale 0 (so are trits whose scale is 0).
+ * Inputs beyond the last are code 0 in all rows, and their activations are 0, so that they add
+ * nothing.
+ * source  why this shape: docs/measurements/kernels.md */
+#ifndef TRINE_TENSOR_PACKINGS_H
+#define TRINE_TENSOR_PACKINGS_H
+
+#include "tensor/tensor.h"
+
+#define PACKING_LIST(X)    X(trits4) X(trits5) X(q4_0) X(q8_0) X(q6_k) X(f16) X(bf16) X(f32)
+
+#define PACKING_ENUM(name) PACKING_##name,
+enum packing { PACKING_none, PACKING_LIST(PACKING_ENUM) N_PACKINGS };
+#undef PACKING_ENUM
+
+#define TILE_ROWS  16
+#define STEP_BYTES 64
+
+/* A packed matrix, or a slice of one. */
+struct packed {
+    enum packing packing;
+    int group;      /* trits: inputs per scale, 0: one scale per row; others: as the table above */
+    int64_t n_rows; /* real rows; the last tile may have more */
+    int64_t n_cols; /* real inputs */
+    uint8_t *data;  /* borrowed: 64-byte aligned, packed_bytes() */
+};
+
+/* What a packing multiplies: activations are int8 with one scale per act_group inputs (0: one per
+ * token) and one sum per sum_group inputs (0: one per token), or floats (is_float). */
+struct packing_needs {
+    bool is_float;
+    int act_group, sum_group;
+};
+
+const char *packing_name(enum packing packing);
+struct packing_needs packing_needs(enum packing packing, int group);
+
+/* The packing's own inputs per scale, where it has one: 32, 256; 0 for trits and floats. */
+int packing_group(enum packing packing);
+
+/* Sizes. tile: all units of 16 rows. */
+uint64_t packed_tile_bytes(enum packing packing, int group, int64_t n_cols);
+uint64_t packed_bytes(enum packing packing, int group, int64_t n_rows, int64_t n_cols);
+int packed_unit_inputs(enum packing packing, int group); /* 0: the whole row is one unit */
+int packed_unit_header(enum packing packing, int group); /* bytes before a unit's steps */
+int packed_step_inputs(enum packing packing); /* inputs of 64 bytes of codes; q6_k: of 192 */
+
+/* 5 trits t[0..4] (0..2) as the byte of trits5: v = t0 + 3 t1 + 9 t2 + 27 t3; v < 64: t4 << 6 | v,
+ * else 192 | (17 t4 + v - 64). */
+uint8_t trits5_code(const uint8_t t[5]);
+
+/* How a tensor is best packed. */
+struct packing_choice {
+    enum packing packing; /* PACKING_none: this type has no packing of its own; decode to f32 */
+    int group;            /* for struct packed; ternary: of row, 256, 128, 64 the coarsest that
+                             changes no value and divides n_cols */
+    bool has_code3;       /* ternary with +2: trits5 cannot hold it */
+};
+
+/* Looks at the scales and codes of all rows of a ternary tensor (at nothing of others). Groups of
+ * scale 0 or of zeros only constrain nothing. allow_trits5: prefer trits5 where the tensor can take
+ * it. scratch: PACKING_CHOOSE_SCRATCH(n_cols) bytes, aligned to 4. */
+struct packing_choice packing_choose(const struct tensor *t, bool allow_trits5, void *scratch);
+#define PACKING_CHOOSE_SCRATCH(n_cols) ((size_t)(n_cols)*2 + 64)
+
+/* The exact values of rows [row0, row1) as floats, for tests: (row1 - row0, n_cols). */
+void packed_decode(const struct packed *w, int64_t row0, int64_t row1, float *out);
+
+#endif
