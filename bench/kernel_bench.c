@@ -48,6 +48,16 @@ static void refuse(const char *argument)
     exit(2);
 }
 
+/* A name that is no instruction set would silently match no row. */
+static const char *parse_isa(const char *name)
+{
+    struct error err;
+    enum isa isa;
+    if (isa_parse(name, &isa, &err) != STATUS_OK)
+        refuse(err.text);
+    return name;
+}
+
 static bool parse_valued(const char *name, const char *value)
 {
     if (strcmp(name, "--op") == 0)
@@ -55,7 +65,7 @@ static bool parse_valued(const char *name, const char *value)
     else if (strcmp(name, "--packing") == 0)
         options.packing = value;
     else if (strcmp(name, "--isa") == 0)
-        options.isa = value;
+        options.isa = parse_isa(value);
     else if (strcmp(name, "--tokens") == 0)
         options.tokens = atoi(value);
     else if (strcmp(name, "--group") == 0)
