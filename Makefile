@@ -5,7 +5,7 @@ PREFIX   ?= /usr/local
 ASSETS   ?=
 ORACLE   ?=
 BUILD    := build/$(CONFIG)
-PACKAGES := libpcre2-8 jansson $(if $(filter test check check-all,$(MAKECMDGOALS)),cmocka)
+PACKAGES := libpcre2-8 jansson hwloc $(if $(filter test check check-numa check-all,$(MAKECMDGOALS)),cmocka)
 
 VERSION  := 0.1.0
 Q        := $(if $(V),,@)
@@ -32,7 +32,7 @@ ifneq ($(MISSING),)
 $(error missing: $(MISSING); run `sh scripts/setup` (or `make deps`) once to install what Trine needs)
 endif
 PKG_CFLAGS := $(shell pkg-config --cflags $(PACKAGES))
-PKG_LIBS   := $(shell pkg-config --libs libpcre2-8 jansson)
+PKG_LIBS   := $(shell pkg-config --libs libpcre2-8 jansson hwloc) -lpthread
 endif
 
 # Fuzzing needs no kernels, and clang takes minutes to instrument them.
@@ -45,6 +45,7 @@ CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/%.o)
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
 FUZZERS  := $(FUZZ_SRC:%.c=$(BUILD)/%)
 CHECKS   := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/kernels/check*.c))
+BENCH    := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/*.c))
 TEST_LIB := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/*.c))
 
 all: $(BUILD)/trine $(BUILD)/trine.1 ## build trine and its manual
@@ -73,10 +74,13 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_LIB) $(BUILD)/libtrine.a
 
 # The checks of kernels are also the calls that kernel_bench times.
 $(BUILD)/tests/kernels/%: $(BUILD)/tests/kernels/%.o $(CHECKS) $(TEST_LIB) $(BUILD)/libtrine.a
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lcmocka -lpthread -lm -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lcmocka -lm -o $@
 
-$(BUILD)/bench/kernel_bench: $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/*.c)) $(CHECKS) $(BUILD)/libtrine.a
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lpthread -lm -o $@
+$(BUILD)/bench/barrier_bench: $(BUILD)/bench/barrier_bench.o $(BUILD)/libtrine.a
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lm -o $@
+
+$(BUILD)/bench/kernel_bench: $(filter-out %/barrier_bench.o,$(BENCH)) $(CHECKS) $(BUILD)/libtrine.a
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lm -o $@
 
 $(BUILD)/fuzz/%: $(BUILD)/fuzz/%.o $(BUILD)/libtrine.a
 	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $(LDFLAGS) $^ $(PKG_LIBS) -lm -o $@
@@ -105,7 +109,11 @@ check: ## what CI runs: tests, sanitisers, fuzz seeds, layers, sizes, format
 fuzz-seeds: $(FUZZERS) ## run every fuzz target over its seeds (CONFIG=fuzz)
 	for f in $(FUZZERS); do $$f -runs=0 fuzz/seeds/$${f##*fuzz_} || exit 1; done
 
-check-all: check ## check, and ten minutes of fuzzing per target
+check-numa: $(TESTS) ## placement and dataflows on machines with several nodes, under QEMU
+	scripts/check_numa $(BUILD)
+
+check-all: check check-numa ## check, long barrier runs, and ten minutes of fuzzing per target
+	$(BUILD)/tests/machine/test_barrier --long
 	for f in $(FUZZ_SRC:fuzz/%.c=%); do $(MAKE) CONFIG=fuzz fuzz-one TARGET=$$f || exit 1; done
 
 fuzz-one: $(FUZZERS)
@@ -130,6 +138,6 @@ clean: ## remove build/
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: all demo bench test check fuzz-seeds check-all fuzz-one deps install format clean help
+.PHONY: all demo bench test check fuzz-seeds check-numa check-all fuzz-one deps install format clean help
 .SECONDARY:
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:%=%.d) $(FUZZERS:%=%.d) $(TEST_LIB:.o=.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:%=%.d) $(FUZZERS:%=%.d) $(TEST_LIB:.o=.d) $(CHECKS:.o=.d) $(BENCH:.o=.d)

@@ -158,7 +158,7 @@ double limits_peak(enum isa isa, int n_threads)
         return 0;
 #if defined(__x86_64__)
     bool is_512 = isa >= ISA_avx512;
-    struct peak peak = {is_512 ? peak_avx512 : peak_avx2, 400000};
+    struct peak peak = {is_512 ? multiply_avx512 : multiply_avx2, 400000};
     int64_t macs = is_512 ? PEAK_AVX512_MACS : PEAK_AVX2_MACS;
     double best = 0;
     for (int i = 0; i < 4; i++) {

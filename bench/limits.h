@@ -23,8 +23,8 @@ read_loop read_avx512_1, read_avx512_2, read_avx512_4;
 #define PEAK_AVX512_CHAINS 12
 #define PEAK_AVX2_MACS     (PEAK_AVX2_CHAINS * 32) /* multiplications a round */
 #define PEAK_AVX512_MACS   (PEAK_AVX512_CHAINS * 64)
-uint64_t peak_avx2(int64_t n);
-uint64_t peak_avx512(int64_t n);
+uint64_t multiply_avx2(int64_t n);
+uint64_t multiply_avx512(int64_t n);
 
 /* Allocates the memory that the reads go over. */
 void limits_start(int64_t bytes);

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/inspect_machine.h"
 #include "gguf/gguf_metadata.h"
 #include "model/model_load.h"
 #include "tensor/packings.h"
@@ -15,7 +16,7 @@
 
 struct inspect_options {
     const char *model, *pre_tokenizer;
-    bool json, brief;
+    bool json, brief, machine;
 };
 
 #define INSPECT(field) offsetof(struct inspect_options, field)
@@ -25,6 +26,9 @@ static const struct option options[] = {
     {"--json", NULL, NULL, "one JSON object on standard output", OPT_FLAG, INSPECT(json), 0, 0},
     {"--brief", NULL, NULL, "the summary only, no list of keys and tensors", OPT_FLAG,
      INSPECT(brief), 0, 0},
+    {"--machine", NULL, NULL,
+     "show this machine instead: nodes, cores, and how fast they read memory (about a second)",
+     OPT_FLAG, INSPECT(machine), 0, 0},
     {"--pre-tokenizer", "NAME", NULL, "judge the tokenizer as `run` with this option would",
      OPT_TEXT, INSPECT(pre_tokenizer), 0, 0},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0}};
@@ -281,6 +285,8 @@ static enum status print_json(const struct inspection *in, struct error *err)
 static enum status inspect(struct inspection *in, const struct inspect_options *o,
                            struct error *err)
 {
+    if (o->machine)
+        return inspect_machine(o->json, err);
     if (!o->model)
         return fail(err, STATUS_USAGE, "no model: give its file as -m FILE or first argument");
     TRY(gguf_open(&in->file, o->model, format_resolve, err));

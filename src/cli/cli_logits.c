@@ -51,13 +51,12 @@ static enum status read_tokens(struct generation *g, const char *text, struct er
     }
 }
 
-static enum status write_logits(struct generation *g, struct output_file *file, float *logits,
-                                struct error *err)
+static enum status write_logits(struct generation *g, struct output_file *file, struct error *err)
 {
-    size_t n_vocab = (size_t)g->model.config.n_vocab, batch = (size_t)g->options->n_batch;
+    size_t n_vocab = (size_t)g->model.config.n_vocab, batch = (size_t)g->n_batch;
     for (size_t at = 0, n; at < g->prompt.n; at += n) {
         n = g->prompt.n - at < batch ? g->prompt.n - at : batch;
-        reference_forward(g->reference, g->prompt.ids + at, (int)n, logits, (int)n);
+        const float *logits = generation_forward(g, g->prompt.ids + at, (int)n, (int)n);
         TRY(generation_check_logits(g, logits, (int)n, err));
         TRY(output_file_write(file, logits, n * n_vocab * sizeof *logits, err));
     }
@@ -65,7 +64,7 @@ static enum status write_logits(struct generation *g, struct output_file *file, 
 }
 
 static enum status logits_of(struct generation *g, const struct logits_options *o,
-                             struct output_file *file, float **logits, struct error *err)
+                             struct output_file *file, struct error *err)
 {
     if (!o->out || !o->out[0])
         return fail(err, STATUS_USAGE, "no output: give -o FILE");
@@ -79,12 +78,10 @@ static enum status logits_of(struct generation *g, const struct logits_options *
     else
         TRY(generation_read_prompt(g, err));
     TRY(output_file_open(file, o->out, err));
-    TRY(generation_start(g, 0, err));
-    size_t n = (size_t)o->generation.n_batch * (size_t)g->model.config.n_vocab;
-    *logits = memory_alloc(n, sizeof **logits);
-    if (!*logits)
-        return fail_memory(err, "logits", n * sizeof **logits);
-    TRY(write_logits(g, file, *logits, err));
+    TRY(generation_start(g, 0, 0, err));
+    if (o->generation.dry_run)
+        return STATUS_OK;
+    TRY(write_logits(g, file, err));
     TRY(output_file_commit(file, err));
     if (!o->generation.quiet)
         fprintf(stderr, "%s: %zu rows of %d float32\n", o->out, g->prompt.n,
@@ -96,11 +93,9 @@ static int run_command(const void *values)
 {
     struct generation g = {0};
     struct output_file file = {0};
-    float *logits = NULL;
     struct error err;
-    enum status status = logits_of(&g, values, &file, &logits, &err);
+    enum status status = logits_of(&g, values, &file, &err);
     output_file_close(&file);
-    memory_free(logits);
     generation_close(&g);
     return status == STATUS_OK ? EXIT_SUCCESS : cli_failed("logits", &err);
 }

@@ -17,9 +17,9 @@ struct run {
     struct detokenizer detokenizer;
     char *text; /* owned: room for one token's text */
     size_t text_bytes;
-    float *logits;      /* owned: n_vocab */
-    int n_written;      /* tokens */
-    const char *reason; /* why it stopped */
+    const float *logits; /* of the last token */
+    int n_written;       /* tokens */
+    const char *reason;  /* why it stopped */
     int64_t prompt_ns, decode_ns;
 };
 
@@ -40,10 +40,10 @@ static enum status run_prompt(struct run *run, struct error *err)
     int64_t start = clock_ns();
     for (size_t at = 0; at < prompt->n;) {
         size_t n = prompt->n - at;
-        if (n > (size_t)run->g.options->n_batch)
-            n = (size_t)run->g.options->n_batch;
+        if (n > (size_t)run->g.n_batch)
+            n = (size_t)run->g.n_batch;
         bool is_last = at + n == prompt->n;
-        reference_forward(run->g.reference, prompt->ids + at, (int)n, run->logits, is_last);
+        run->logits = generation_forward(&run->g, prompt->ids + at, (int)n, is_last);
         at += n;
     }
     run->prompt_ns = clock_ns() - start;
@@ -75,7 +75,7 @@ static enum status generate(struct run *run, struct error *err)
         if (o->n_predict >= 0 && run->n_written >= o->n_predict)
             continue; /* nobody will look at the logits after the last token */
         int64_t start = clock_ns();
-        reference_forward(run->g.reference, &token, 1, run->logits, 1);
+        run->logits = generation_forward(&run->g, &token, 1, 1);
         run->decode_ns += clock_ns() - start;
     }
 }
@@ -84,7 +84,9 @@ static enum status prepare(struct run *run, const struct generation_options *o, 
 {
     TRY(generation_open(&run->g, o, true, err));
     TRY(generation_read_prompt(&run->g, err));
-    TRY(generation_start(&run->g, o->n_predict != 0, err));
+    TRY(generation_start(&run->g, o->n_predict != 0, 1, err));
+    if (o->dry_run)
+        return STATUS_OK;
     int n_vocab = run->g.model.config.n_vocab;
     struct sampler_options sampling = {
         .temperature = (float)o->temperature,
@@ -102,9 +104,8 @@ static enum status prepare(struct run *run, const struct generation_options *o, 
     detokenizer_init(&run->detokenizer, run->g.tokenizer, o->special, is_start);
     run->text_bytes = tokenizer_longest(run->g.tokenizer) + 16;
     run->text = memory_alloc(run->text_bytes, 1);
-    run->logits = memory_alloc((size_t)n_vocab, sizeof *run->logits);
-    if (!run->text || !run->logits)
-        return fail_memory(err, o->model, (size_t)n_vocab * sizeof *run->logits);
+    if (!run->text)
+        return fail_memory(err, o->model, run->text_bytes);
     return STATUS_OK;
 }
 
@@ -121,6 +122,8 @@ static enum status run_text(struct run *run, const struct generation_options *o,
 {
     bool is_closed = false;
     TRY(prepare(run, o, err));
+    if (o->dry_run)
+        return STATUS_OK;
     if (o->echo)
         TRY(write_text(run->g.prompt_text, run->g.prompt_bytes, &is_closed, err));
     if (is_closed)
@@ -143,7 +146,6 @@ static int run_command(const void *values)
     enum status status = run_text(&run, values, &err);
     sampler_close(run.sampler);
     memory_free(run.text);
-    memory_free(run.logits);
     generation_close(&run.g);
     return status == STATUS_OK ? EXIT_SUCCESS : cli_failed("run", &err);
 }

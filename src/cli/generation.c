@@ -6,7 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
+#include "engine/plan.h"
 #include "model/arch.h"
 
 #define DEFAULT_CTX_CAP  4096
@@ -22,7 +24,7 @@ enum status generation_open(struct generation *g, const struct generation_option
     if (with_tokenizer)
         TRY(tokenizer_open(&g->tokenizer, &g->model.file, options->model, options->pre_tokenizer,
                            err));
-    return model_check_scales(&g->model, err);
+    return options->reference ? model_check_scales(&g->model, err) : STATUS_OK;
 }
 
 /* Reads a stream to its end. A standard input that was closed reads as empty. */
@@ -102,7 +104,14 @@ enum status generation_read_prompt(struct generation *g, struct error *err)
     return STATUS_OK;
 }
 
-static void describe(const struct generation *g)
+static const char *const kv_names[] = {"f16", "f16", "q8_0", "f32"};
+
+static enum kv_type kv_type_of(const struct generation_options *o)
+{
+    return o->kv_type != KV_AUTO ? (enum kv_type)o->kv_type : o->reference ? KV_F32 : KV_F16;
+}
+
+static void describe_model(const struct generation *g, uint64_t kv_bytes)
 {
     const struct model_config *c = &g->model.config;
     uint64_t bytes = 0, n_weights = 0;
@@ -111,20 +120,113 @@ static void describe(const struct generation *g)
         bytes += span->bytes;
         n_weights += span->ne[0] * span->ne[1] * span->ne[2] * span->ne[3];
     }
-    int kv_bytes = g->options->kv_type == KV_F16 ? 2 : 4;
-    uint64_t kv = 2 * (uint64_t)c->n_layer * (uint64_t)g->n_ctx * (uint64_t)c->n_head_kv *
-                  (uint64_t)c->head_dim * (uint64_t)kv_bytes;
     char model_size[16], kv_size[16], name[120];
     struct text title = c->name.n ? c->name : text_of(g->model.path);
-    fprintf(stderr,
-            "%s: %s, %.1f M weights of %.2f bits, %s; context %d, KV cache %s (%s); "
-            "reference path, 1 thread\n",
+    fprintf(stderr, "%s: %s, %.1f M weights of %.2f bits, %s; context %d, KV cache %s (%s)%s\n",
             text_printable(title, name, sizeof name), c->arch->name, (double)n_weights / 1e6,
             8 * (double)bytes / (double)n_weights, cli_size(bytes, model_size), g->n_ctx,
-            cli_size(kv, kv_size), g->options->kv_type == KV_F16 ? "f16" : "f32");
+            cli_size(kv_bytes, kv_size), kv_names[kv_type_of(g->options)],
+            g->reference ? "; reference path, 1 thread" : "");
 }
 
-enum status generation_start(struct generation *g, int n_more, struct error *err)
+static enum status start_reference(struct generation *g, int n_logits, struct error *err)
+{
+    const struct generation_options *o = g->options;
+    const struct model_config *c = &g->model.config;
+    enum kv_type kv = kv_type_of(o);
+    if (kv == KV_Q8_0)
+        return fail(err, STATUS_USAGE, "-ctk q8_0: --reference keeps f32 or f16");
+    g->n_batch = o->n_batch ? (int)o->n_batch : 64;
+    struct reference_options options = {
+        .n_ctx = g->n_ctx, .max_batch = g->n_batch, .kv_f16 = kv == KV_F16};
+    if (!o->dry_run)
+        TRY(reference_open(&g->reference, &g->model, &options, err));
+    size_t n = (size_t)(n_logits ? n_logits : g->n_batch) * (size_t)c->n_vocab;
+    g->logits = memory_alloc(n, sizeof *g->logits);
+    if (!g->logits)
+        return fail_memory(err, o->model, n * sizeof *g->logits);
+    if (o->quiet && !o->dry_run)
+        return STATUS_OK;
+    describe_model(g, 2 * (uint64_t)c->n_layer * (uint64_t)g->n_ctx * (uint64_t)c->n_head_kv *
+                          (uint64_t)c->head_dim * (kv == KV_F16 ? 2 : 4));
+    char size[16];
+    if (o->dry_run)
+        fprintf(stderr, "would take %s besides the file\n",
+                cli_size(reference_bytes(c, &options), size));
+    return STATUS_OK;
+}
+
+/* "loading 62 %" in place, on a terminal only. */
+static void show_progress(void *context, uint64_t n_done, uint64_t n_all)
+{
+    const int64_t *begin = context;
+    double seconds = (double)(clock_ns() - *begin) / 1e9;
+    if (n_done < n_all)
+        fprintf(stderr, "\rloading %3.0f %%, %.2f GB/s ", 100 * (double)n_done / (double)n_all,
+                (double)n_done / 1e9 / seconds);
+    else
+        fprintf(stderr, "\r\033[K");
+}
+
+static void describe_engine(const struct generation *g)
+{
+    char text[512], weights[16], scratch[16];
+    struct engine_report report;
+    engine_report(g->engine, &report);
+    describe_model(g, report.kv_bytes);
+    engine_describe(g->engine, text, sizeof text);
+    fprintf(stderr, "%s\n", text);
+    if (g->options->dry_run) {
+        const struct plan *plan = engine_plan_of(g->engine);
+        for (int node = 0; node < plan->layout->n_nodes; node++) {
+            const struct node_sizes *sizes = &plan->sizes[node];
+            char kv[16];
+            fprintf(stderr, "node %d: weights %s, KV cache %s, buffers %s\n", node,
+                    cli_size(sizes->weights, weights), cli_size(sizes->kv, kv),
+                    cli_size(sizes->scratch, scratch));
+        }
+        return;
+    }
+    fprintf(stderr, "loaded %s in %.2f s (%.2f GB/s), buffers %s%s%s\n",
+            cli_size(report.weight_bytes, weights), report.load_s,
+            (double)report.weight_bytes / 1e9 / report.load_s,
+            cli_size(report.scratch_bytes, scratch),
+            report.is_pinned ? "" : "; threads are not pinned", "");
+}
+
+static enum status start_engine(struct generation *g, int n_logits, struct error *err)
+{
+    const struct generation_options *o = g->options;
+    enum kv_type kv = kv_type_of(o);
+    if (kv == KV_F32)
+        return fail(err, STATUS_USAGE, "-ctk f32 is for --reference; the engine keeps f16 or q8_0");
+    struct engine_options options = {.n_ctx = (int)o->n_ctx,
+                                     .n_batch = (int)o->n_batch,
+                                     .n_logits = n_logits,
+                                     .kv_format = kv == KV_Q8_0 ? KV_FORMAT_Q8_0 : KV_FORMAT_F16};
+    if (n_logits == 0) /* of every token: in smaller batches, for the logits' sake */
+        options.n_logits = options.n_batch = options.n_batch ? options.n_batch : 64;
+    TRY(engine_choice_resolve(&o->engine, &options, err));
+    int64_t begin = clock_ns();
+    bool is_shown = !o->quiet && isatty(STDERR_FILENO);
+    if (o->dry_run)
+        TRY(engine_plan(&g->engine, &g->model, &options, err));
+    else
+        TRY(engine_open(&g->engine, &g->model, &options, is_shown ? show_progress : NULL, &begin,
+                        err));
+    g->n_ctx = engine_plan_of(g->engine)->options.n_ctx;
+    g->n_batch = engine_plan_of(g->engine)->options.n_batch;
+    if (!o->quiet || o->dry_run)
+        describe_engine(g);
+    if (o->dry_run)
+        return STATUS_OK;
+    TRY(session_open(&g->session, g->engine, err));
+    g->columns = memory_alloc((size_t)g->n_batch, sizeof *g->columns);
+    return g->columns ? STATUS_OK
+                      : fail_memory(err, o->model, (size_t)g->n_batch * sizeof *g->columns);
+}
+
+enum status generation_start(struct generation *g, int n_more, int n_logits, struct error *err)
 {
     const struct generation_options *o = g->options;
     int n_train = g->model.config.n_ctx_train;
@@ -137,18 +239,36 @@ enum status generation_start(struct generation *g, int n_more, struct error *err
                     g->prompt.n, g->n_ctx, n_more ? " with the first one of the text" : "",
                     (long long)n_needed,
                     n_needed > n_train ? " (more than the model was trained for)" : "");
-    struct reference_options options = {
-        .n_ctx = g->n_ctx, .max_batch = (int)o->n_batch, .kv_f16 = o->kv_type == KV_F16};
-    TRY(reference_open(&g->reference, &g->model, &options, err));
-    if (!o->quiet) {
-        describe(g);
-        if (g->n_ctx > n_train)
-            fprintf(stderr,
-                    "note: the context of %d tokens is longer than the %d the model was "
-                    "trained for\n",
-                    g->n_ctx, n_train);
-    }
+    if (o->reference)
+        TRY(start_reference(g, n_logits, err));
+    else
+        TRY(start_engine(g, n_logits, err));
+    if (n_needed > g->n_ctx)
+        return fail(err, STATUS_LIMIT,
+                    "the prompt has %zu tokens and memory is left for a context of %d; shorten "
+                    "the prompt",
+                    g->prompt.n, g->n_ctx);
+    if (!o->quiet && g->n_ctx > n_train)
+        fprintf(stderr,
+                "note: the context of %d tokens is longer than the %d the model was trained for\n",
+                g->n_ctx, n_train);
     return STATUS_OK;
+}
+
+const float *generation_forward(struct generation *g, const int32_t *tokens, int n, int n_logits)
+{
+    if (g->reference) {
+        reference_forward(g->reference, tokens, n, g->logits, n_logits);
+        return g->logits;
+    }
+    for (int i = 0; i < n; i++)
+        g->columns[i] = (struct engine_column){g->session, tokens[i], i >= n - n_logits};
+    return engine_forward(g->engine, g->columns, n);
+}
+
+int generation_position(const struct generation *g)
+{
+    return g->reference ? reference_position(g->reference) : session_position(g->session);
 }
 
 enum status generation_check_logits(const struct generation *g, const float *logits, int n,
@@ -161,13 +281,17 @@ enum status generation_check_logits(const struct generation *g, const float *log
                         "%s: logit %lld of position %lld is %f: the weights are so large that the "
                         "arithmetic overflows; the file is damaged or was converted wrongly",
                         g->model.path, (long long)(i % n_vocab),
-                        (long long)(reference_position(g->reference) - n + i / n_vocab), logits[i]);
+                        (long long)(generation_position(g) - n + i / n_vocab), logits[i]);
     return STATUS_OK;
 }
 
 void generation_close(struct generation *g)
 {
     reference_close(g->reference);
+    session_close(g->session);
+    engine_close(g->engine);
+    memory_free(g->columns);
+    memory_free(g->logits);
     token_list_done(&g->prompt);
     memory_free(g->prompt_text);
     tokenizer_close(g->tokenizer);

@@ -1,156 +1,27 @@
-/* What `run` and `logits` share: their options, and a model made ready to take tokens. */
+/* What `run` and `logits` share: a model made ready to take tokens. */
 #ifndef TRINE_CLI_GENERATION_H
 #define TRINE_CLI_GENERATION_H
 
-#include "cli/cli.h"
+#include "cli/generation_options.h"
 #include "model/model_load.h"
 #include "reference/reference.h"
 #include "sampler/sampler.h"
 #include "tokenizer/tokenizer.h"
-
-struct generation_options {
-    const char *model, *prompt, *prompt_file, *pre_tokenizer;
-    int64_t n_predict, n_ctx, n_batch, top_k, repeat_last_n, seed;
-    double temperature, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty;
-    int kv_type; /* enum kv_type */
-    bool reference, echo, special, ignore_eos, quiet;
-};
-
-enum kv_type { KV_F32, KV_F16 };
-
-/* Rows of the option table of a command whose options struct begins with these. */
-#define GENERATION(field) offsetof(struct generation_options, field)
-#define GENERATION_OPTIONS                                                                         \
-    {NULL, NULL, NULL, "Model", OPT_FLAG, 0, 0, 0},                                                \
-        {"MODEL, -m, --model",                                                                     \
-         "FILE",                                                                                   \
-         NULL,                                                                                     \
-         "the GGUF file (the first one of a split model)",                                         \
-         OPT_TEXT,                                                                                 \
-         GENERATION(model),                                                                        \
-         0,                                                                                        \
-         0},                                                                                       \
-        {"-c, --ctx-size",                                                                         \
-         "N",                                                                                      \
-         "0",                                                                                      \
-         "context in tokens; 0: that of the training, at most 4096",                               \
-         OPT_INT,                                                                                  \
-         GENERATION(n_ctx),                                                                        \
-         0,                                                                                        \
-         1 << 30},                                                                                 \
-        {"-ctk, --cache-type", "f32|f16",           "f32", "numbers that the KV cache keeps",      \
-         OPT_CHOICE,           GENERATION(kv_type), 0,     0},                                     \
-        {"-b, --batch-size",  "N", "64", "prompt tokens that are run at once", OPT_INT,            \
-         GENERATION(n_batch), 1,   512},                                                           \
-        {"--pre-tokenizer",                                                                        \
-         "NAME",                                                                                   \
-         NULL,                                                                                     \
-         "split text as tokenizer.ggml.pre NAME says, whatever the file says",                     \
-         OPT_TEXT,                                                                                 \
-         GENERATION(pre_tokenizer),                                                                \
-         0,                                                                                        \
-         0},                                                                                       \
-        {"--reference",                                                                            \
-         NULL,                                                                                     \
-         NULL,                                                                                     \
-         "the plain one-thread path that defines the results (so far the only one)",               \
-         OPT_FLAG,                                                                                 \
-         GENERATION(reference),                                                                    \
-         0,                                                                                        \
-         0},                                                                                       \
-        {NULL, NULL, NULL, "Prompt", OPT_FLAG, 0, 0, 0},                                           \
-        {"-p, --prompt",                                                                           \
-         "TEXT",                                                                                   \
-         NULL,                                                                                     \
-         "the prompt; without -p and -f it is read from standard input",                           \
-         OPT_TEXT,                                                                                 \
-         GENERATION(prompt),                                                                       \
-         0,                                                                                        \
-         0},                                                                                       \
-        {"-f, --file",                                                                             \
-         "FILE",                                                                                   \
-         NULL,                                                                                     \
-         "read the prompt from a file (one final newline is dropped)",                             \
-         OPT_TEXT,                                                                                 \
-         GENERATION(prompt_file),                                                                  \
-         0,                                                                                        \
-         0},                                                                                       \
-        {"--special", NULL,                                                                        \
-         NULL,        "control tokens: read them in the prompt, show them in the text",            \
-         OPT_FLAG,    GENERATION(special),                                                         \
-         0,           0},                                                                          \
-        {NULL, NULL, NULL, "Text", OPT_FLAG, 0, 0, 0},                                             \
-        {"-n, --predict",                                                                          \
-         "N",                                                                                      \
-         "-1",                                                                                     \
-         "tokens to write at most; -1: until the model or the context "                            \
-         "ends",                                                                                   \
-         OPT_INT,                                                                                  \
-         GENERATION(n_predict),                                                                    \
-         -1,                                                                                       \
-         1 << 30},                                                                                 \
-        {"--echo",         NULL, NULL, "write the prompt before the text", OPT_FLAG,               \
-         GENERATION(echo), 0,    0},                                                               \
-        {"--ignore-eos",         NULL, NULL, "go on after an end-of-generation token", OPT_FLAG,   \
-         GENERATION(ignore_eos), 0,    0},                                                         \
-        {"-q, --quiet",     NULL, NULL, "nothing on standard error but failures", OPT_FLAG,        \
-         GENERATION(quiet), 0,    0},                                                              \
-        {NULL, NULL, NULL, "Sampling", OPT_FLAG, 0, 0, 0},                                         \
-        {"--temp",   "T",                                                                          \
-         "0.8",      "temperature; 0: always the most likely token",                               \
-         OPT_NUMBER, GENERATION(temperature),                                                      \
-         0,          1000},                                                                        \
-        {"--top-k",         "K", "40",   "only the K most likely tokens; 0: all", OPT_INT,         \
-         GENERATION(top_k), 0,   1 << 30},                                                         \
-        {"--top-p",  "P",                                                                          \
-         "0.95",     "only the likeliest tokens that sum to P; 1: all",                            \
-         OPT_NUMBER, GENERATION(top_p),                                                            \
-         0,          1},                                                                           \
-        {"--min-p",  "P",                                                                          \
-         "0.05",     "only tokens at least P times as likely as the likeliest; 0: all",            \
-         OPT_NUMBER, GENERATION(min_p),                                                            \
-         0,          1},                                                                           \
-        {"--repeat-last-n",                                                                        \
-         "N",                                                                                      \
-         "64",                                                                                     \
-         "penalties look at the last N tokens; -1: all",                                           \
-         OPT_INT,                                                                                  \
-         GENERATION(repeat_last_n),                                                                \
-         -1,                                                                                       \
-         1 << 30},                                                                                 \
-        {"--repeat-penalty",                                                                       \
-         "X",                                                                                      \
-         "1",                                                                                      \
-         "divide the logits of seen tokens by X; 1: off",                                          \
-         OPT_NUMBER,                                                                               \
-         GENERATION(repeat_penalty),                                                               \
-         0.01,                                                                                     \
-         100},                                                                                     \
-        {"--frequency-penalty",                                                                    \
-         "X",                                                                                      \
-         "0",                                                                                      \
-         "subtract X for each time a token was seen",                                              \
-         OPT_NUMBER,                                                                               \
-         GENERATION(frequency_penalty),                                                            \
-         -100,                                                                                     \
-         100},                                                                                     \
-        {"--presence-penalty",         "X",  "0", "subtract X if a token was seen", OPT_NUMBER,    \
-         GENERATION(presence_penalty), -100, 100},                                                 \
-    {                                                                                              \
-        "-s, --seed", "N", "-1", "of the sampling; -1: another one each time", OPT_INT,            \
-            GENERATION(seed), -1, 9007199254740992.0                                               \
-    }
 
 /* A model with tokenizer, prompt and cache. Zeroed objects can be closed. */
 struct generation {
     const struct generation_options *options; /* borrowed */
     struct model model;
     struct tokenizer *tokenizer;
-    struct reference *reference;
+    struct reference *reference; /* one of these two */
+    struct engine *engine;
+    struct session *session;
+    struct engine_column *columns; /* owned: n_batch */
+    float *logits;                 /* owned: of the reference */
     struct token_list prompt;
     char *prompt_text; /* owned */
     size_t prompt_bytes;
-    int n_ctx;
+    int n_ctx, n_batch;
 };
 
 /* Opens the model and checks it. With_tokenizer: also its vocabulary.
@@ -161,9 +32,17 @@ enum status generation_open(struct generation *g, const struct generation_option
 /* Reads the prompt as the options say and turns it into tokens. errors: IO, USAGE, LIMIT */
 enum status generation_read_prompt(struct generation *g, struct error *err);
 
-/* Makes cache and scratch for the context, and prints the line that describes model and run on
- * standard error. n_more: tokens that must fit beyond the prompt. errors: LIMIT, MEMORY */
-enum status generation_start(struct generation *g, int n_more, struct error *err);
+/* Makes ready what runs tokens, and prints the lines that describe model and run on standard error.
+ * n_more: tokens that must fit beyond the prompt; n_logits: most logits of one batch, 0: a batch.
+ * With --dry-run only the plan is made. errors: LIMIT, MEMORY, FORMAT */
+enum status generation_start(struct generation *g, int n_more, int n_logits, struct error *err);
+
+/* Runs n tokens (at most n_batch) after those before; logits of the last n_logits of them, valid until
+ * the next call. */
+const float *generation_forward(struct generation *g, const int32_t *tokens, int n, int n_logits);
+
+/* Tokens run so far. */
+int generation_position(const struct generation *g);
 
 /* errors: FORMAT when one of n rows of logits holds a number that is not finite */
 enum status generation_check_logits(const struct generation *g, const float *logits, int n,

@@ -6,41 +6,14 @@
 
 #include <string.h>
 
+#include "kernels/attention_block.h"
 #include "kernels/float_ops.h"
-#include "kernels/kv_page.h"
-
-#define BLOCK_QUERIES 4
-
-/* What is known of a query after some chunks, apart from o: the highest score and the sum. */
-struct fold_state {
-    float m, l;
-};
-
-/* Up to BLOCK_QUERIES queries of one sequence and one chunk of it. */
-struct query_block {
-    struct kv_rows keys, values;
-    struct kv_rows
-        next_keys; /* of the next chunk, to prefetch; where there is none the same ones */
-    float scale;
-    int n;
-    int visible[BLOCK_QUERIES]; /* positions of the chunk that it sees, at least 1 */
-    int token[BLOCK_QUERIES], head[BLOCK_QUERIES];
-    struct fold_state state[BLOCK_QUERIES];                                      /* result */
-    float o[BLOCK_QUERIES][ATTENTION_MAX_HEAD_DIM] __attribute__((aligned(64))); /* result */
-    float q[BLOCK_QUERIES][ATTENTION_MAX_HEAD_DIM] __attribute__((aligned(64))); /* head_pad */
-};
 
 /* What an instruction set has to offer. */
 struct attention_steps {
     void (*attend)(struct query_block *block);                         /* fills the results */
     void (*fold)(float *out, float a, const float *o, float b, int n); /* fma(o, b, out * a) */
     void (*divide)(float *out, float divisor, int n);
-};
-
-/* Some tokens and one chunk, for one kv head. */
-struct chunk_work {
-    int kv_head, chunk, token0, token1;
-    struct fold_state *states; /* (tokens, query heads of the kv head); NULL: leave partials */
 };
 
 /* Joins the state of a further chunk; a and b are the factors of the two o. */
@@ -67,10 +40,10 @@ static inline void leave_partial(const struct attention_job *j, const struct chu
 static inline void fold_now(const struct attention_job *j, const struct attention_steps *steps,
                             const struct chunk_work *work, const struct query_block *block, int i)
 {
-    int token = block->token[i], group = j->n_heads / j->n_heads_kv;
+    int token = block->token[i];
     float *out = j->out + token * j->out_stride + (int64_t)block->head[i] * j->head_dim;
-    struct fold_state *state =
-        work->states + (token - work->token0) * group + block->head[i] % group;
+    int in_group = (block->head[i] + j->head_offset) % j->group;
+    struct fold_state *state = work->states + (token - work->token0) * j->group + in_group;
     if (work->chunk == 0) {
         *state = block->state[i];
         memcpy(out, block->o[i], (size_t)j->head_dim * sizeof *out);
@@ -95,33 +68,15 @@ static inline void flush_block(const struct attention_job *j, const struct atten
         else
             leave_partial(j, work, block, i);
     block->n = 0;
-}
-
-static inline void add_query(const struct attention_job *j, const struct chunk_work *work,
-                             struct query_block *block, int token, int head)
-{
-    int i = block->n++, visible = j->position[token] - work->chunk * KV_PAGE + 1;
-    const float *q = j->q + token * j->q_stride + (int64_t)head * j->head_dim;
-    block->token[i] = token;
-    block->head[i] = head;
-    block->visible[i] = visible < KV_PAGE ? visible : KV_PAGE;
-    memcpy(block->q[i], q, (size_t)j->head_dim * sizeof *q);
-    memset(block->q[i] + j->head_dim, 0, (size_t)(block->keys.head_pad - j->head_dim) * sizeof *q);
-}
-
-static inline void set_page(const struct attention_job *j, int head, uint8_t *page,
-                            uint8_t *next_page, struct query_block *block)
-{
-    struct kv_page_layout at = kv_page_layout(j->format, j->n_heads_kv, j->head_dim);
-    block->keys = kv_rows(j->format, at.head_pad, page, at.key_at, at.key_scale_at, head);
-    block->values = kv_rows(j->format, at.head_pad, page, at.value_at, at.value_scale_at, head);
-    block->next_keys = kv_rows(j->format, at.head_pad, next_page, at.key_at, at.key_scale_at, head);
+    block->is_fetched = true;
 }
 
 static inline void walk_chunk(const struct attention_job *j, const struct attention_steps *steps,
                               const struct chunk_work *work)
 {
-    int group = j->n_heads / j->n_heads_kv;
+    int head0 = work->kv_head * j->group - j->head_offset, head1 = head0 + j->group;
+    head0 = head0 > 0 ? head0 : 0;
+    head1 = head1 < j->n_heads ? head1 : j->n_heads;
     struct query_block block;
     block.n = 0;
     block.scale = j->scale;
@@ -132,12 +87,11 @@ static inline void walk_chunk(const struct attention_job *j, const struct attent
         uint8_t *page = j->pages[t][work->chunk];
         if (page != page_of_block) {
             flush_block(j, steps, work, &block);
-            bool is_last = work->chunk == j->position[t] / KV_PAGE;
-            set_page(j, work->kv_head, page, is_last ? page : j->pages[t][work->chunk + 1], &block);
+            set_page(j, work, t, &block);
             page_of_block = page;
         }
-        for (int g = 0; g < group; g++) {
-            add_query(j, work, &block, t, work->kv_head * group + g);
+        for (int head = head0; head < head1; head++) {
+            add_query(j, work, &block, t, head);
             if (block.n == BLOCK_QUERIES)
                 flush_block(j, steps, work, &block);
         }
@@ -164,11 +118,13 @@ static inline void walk_token_block(const struct attention_job *j,
 static inline void attention_walk(const struct attention_job *j,
                                   const struct attention_steps *steps, int begin, int end)
 {
+    int n_own = (j->n_chunks - j->chunk0 + j->chunk_step - 1) / j->chunk_step;
     for (int unit = begin; unit < end; unit++)
         if (j->token_block) {
             walk_token_block(j, steps, unit);
         } else {
-            struct chunk_work work = {unit / j->n_chunks, unit % j->n_chunks, 0, j->n_tokens, NULL};
+            int chunk = j->chunk0 + unit % n_own * j->chunk_step;
+            struct chunk_work work = {unit / n_own, chunk, 0, j->n_tokens, NULL};
             walk_chunk(j, steps, &work);
         }
 }

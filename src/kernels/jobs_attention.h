@@ -37,17 +37,24 @@ struct kv_store_job {
  *   m = max s + 0;  e[p] = exp(s[p] - m);  l = sum of e over 16 lanes of p
  *   o[i] = fma(e[p], v[p][i], o[i]) in ascending p
  * Two ways to cut it into units, with equal bits:
- *   token_block 0  u = kv_head * n_chunks + chunk; all query heads of the kv head and all tokens that
- *                  see the chunk walk it together and leave partial results, (token, query head,
- *                  chunk) of m, l, o[head_dim], for attention_fold; for few tokens
+ *   token_block 0  u = kv_head * n_own + i, chunk = chunk0 + i * chunk_step, of which there are n_own
+ *                  below n_chunks; all query heads of the kv head and all tokens that see the chunk
+ *                  walk it together and leave partial results, (token, query head, chunk) of m, l,
+ *                  o[head_dim], for attention_fold; for few tokens
  *   otherwise      u = kv_head * ceil(n_tokens / token_block) + block: the tokens of a block walk all
  *                  their chunks, each chunk is folded at once and out is finished: for prompts, or
- *                  where the heads are units enough */
+ *                  where the heads are units enough
+ * Query head h reads KV head (h + head_offset) / group of the job, which is head kv_head0 more of
+ * the pages: a job may begin and end within a group, and see a part of the heads of its pages. */
 #define ATTENTION_MAX_HEAD_DIM 512
-#define ATTENTION_MAX_QUERIES  512 /* token_block * n_heads / n_heads_kv */
+#define ATTENTION_MAX_QUERIES  512 /* token_block * group */
 struct attention_job {
     enum kv_format format;
-    int n_heads, n_heads_kv, head_dim; /* of this node */
+    int n_heads, n_heads_kv, head_dim; /* of this job */
+    int group,
+        head_offset; /* query heads per KV head; those of the first that are not in the job */
+    int n_page_heads, kv_head0; /* KV heads of a page; the first of the job */
+    int chunk0, chunk_step;     /* token_block 0: chunks of this job */
     int n_tokens, n_chunks;
     float scale;
     const float *q; /* (n_tokens, n_heads * head_dim), rows q_stride apart */

@@ -6,16 +6,57 @@
 
 #include "kernels/jobs_matmul.h"
 
+/* The way into the layers: out[t] = row tokens[t] of the table, decoded (tensor_decode), times
+ * scale.
+ * shapes  n_cols of the table; 0 <= tokens[t] < its n_rows
+ * ranges  tokens */
+struct embed_job {
+    const struct tensor *table;
+    float scale; /* 1: none */
+    const int32_t *tokens;
+    int n_cols;
+    float *out; /* (n_tokens, out_stride) */
+    int64_t out_stride;
+};
+
+/* Gathers: out[i] = x[rows[i]], bit for bit. A row may be taken several times; out must not overlap
+ * x.
+ * ranges  rows of out */
+struct copy_rows_job {
+    const float *x; /* (any, x_stride) */
+    int64_t x_stride;
+    const int32_t *rows;
+    int n_cols;
+    float *out; /* (n, out_stride) */
+    int64_t out_stride;
+};
+
+/* The highest magnitude of each token: peaks[t] = max over i of |x[t][i]|; 0 without inputs.
+ * Magnitudes are compared as integers: the order is that of the numbers, and NaN comes above
+ * infinity. Column slices of one activation exchange these to get one scale (quantize_job.peaks).
+ * ranges  tokens */
+struct peak_job {
+    const float *x; /* (n_tokens, x_stride) */
+    int64_t x_stride;
+    int n_cols;
+    float *peaks; /* (n_tokens) */
+};
+
 /* Activations of int8.
  *   amax = max |x| over the group; d = amax / 127; q = round half to even(x * (127 / amax))
  *   amax < 2^-120: d = 0, q = 0; amax infinite or NaN: d = amax / 127, q = 0
  * group and sum_group are 0 or a multiple of 16; a last group may be cut off by n_cols; n_sums may
  * be 0.
+ * n_peaks > 0: x is a slice of the inputs of a token and amax that of all slices, the largest of
+ * peaks[i][t], i < n_peaks (magnitudes compared as in peak_job; no input of x is larger), also
+ * where n_cols is 0. Only with group 0.
  * ranges  tokens */
 struct quantize_job {
     const float *x; /* (n_tokens, x_stride) */
     int64_t x_stride;
     struct activations a;
+    int n_peaks;               /* 0: amax of x itself */
+    const float *const *peaks; /* each (n_tokens): of every slice, that of x among them */
 };
 
 /* out[t][i] = (x[t][i] * r) * gain[i],  r = 1 / sqrt(sum of x[t]^2 / n_cols + epsilon)
@@ -60,10 +101,12 @@ struct rope_job {
     const float *cosines, *sines; /* (n_tokens, n_rot / 2) */
 };
 
-/* out[t][r] (+)= sum over parts in order.
- *   floats    ((p0 + p1) + p2) ...
- *   integers  s = p0 + p1 + ..., then (float)s * (row_scale[r] * act_scale[t])
- * is_add: added to out.
+/* out[t][r] (+)= y, from the sum over parts in order.
+ *   floats    y = ((p0 + p1) + p2) ...
+ *   integers  s = p0 + p1 + ..., then y = (float)s * (row_scale[r] * act_scale[t])
+ *   then y = y * scale if scale != 1, then y = y + bias[r] if there is one
+ * The end is that of matmul_job: PARTIAL sums of column slices, reduced, give the bits of the whole
+ * matmul with STORE, or with ADD for is_add (added to out).
  * ranges  rows */
 struct reduce_job {
     int n_parts;
@@ -71,7 +114,9 @@ struct reduce_job {
     bool is_int, is_add;
     int n_tokens;
     int64_t stride;
-    const float *row_scale, *act_scale;
+    const float *row_scale, *act_scale; /* is_int: (n_rows), (n_tokens) */
+    float scale;                        /* of a separate scale tensor; 1: none */
+    const float *bias;                  /* (n_rows) or NULL */
     float *out;
     int64_t out_stride;
 };

@@ -17,6 +17,9 @@
 
 union job {
     struct matmul_job matmul;
+    struct embed_job embed;
+    struct copy_rows_job copy_rows;
+    struct peak_job peak;
     struct quantize_job quantize;
     struct rms_norm_job rms_norm;
     struct hadamard_job hadamard;
@@ -33,6 +36,9 @@ typedef void kernel(const union job *job, int begin, int end);
 
 #define OP_LIST(X)                                                                                 \
     X(pack)                                                                                        \
+    X(embed)                                                                                       \
+    X(copy_rows)                                                                                   \
+    X(peak)                                                                                        \
     X(quantize)                                                                                    \
     X(rms_norm)                                                                                    \
     X(hadamard)                                                                                    \

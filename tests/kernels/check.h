@@ -109,9 +109,10 @@ struct activations check_activations(struct check *c, enum packing packing, int 
 struct activations check_quantized(struct check *c, int act_group, int sum_group, int64_t n_cols,
                                    int n_tokens);
 /* Compares quantised activations with their source by the rule of quantize_job, within bound
- * (relative to the largest of a group). */
-void verify_quantized(struct check *c, const struct activations *a, const double *x, int n_tokens,
-                      double bound);
+ * (relative to the largest of a group). amax: (n_tokens), at least the largest of each token; NULL:
+ * the largest of each group. */
+void verify_quantized(struct check *c, const struct activations *a, const double *x,
+                      const double *amax, int n_tokens, double bound);
 
 /* A matrix apart from any layout. */
 struct weights {

@@ -1,4 +1,4 @@
-/* quantize, rms_norm, hadamard and rope. */
+/* peak, quantize, rms_norm, hadamard and rope. */
 #include <math.h>
 #include <string.h>
 
@@ -33,7 +33,44 @@ static void verify_quantize(struct check *c, const void *context)
     for (int64_t token = 0; token < n_tokens; token++)
         for (int64_t i = 0; i < job->a.n_cols; i++)
             x[token * job->a.n_cols + i] = job->x[token * job->x_stride + i];
-    verify_quantized(c, &job->a, x, n_tokens, 0);
+    double *amax = job->n_peaks ? check_memory(c, (size_t)n_tokens, sizeof *amax) : NULL;
+    for (int token = 0; amax && token < n_tokens; token++) {
+        amax[token] = 0;
+        for (int i = 0; i < job->n_peaks; i++)
+            amax[token] = fmax(amax[token], job->peaks[i][token]);
+    }
+    verify_quantized(c, &job->a, x, amax, n_tokens, 0);
+}
+
+/* NaN if one is. */
+static float largest_of(const float *x, int64_t n)
+{
+    float largest = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (isnan(x[i]) || fabsf(x[i]) > largest)
+            largest = fabsf(x[i]);
+    return largest;
+}
+
+/* Peaks of some slices, that of x among them. is_odd: the others are tiny or not finite. */
+static void set_peaks(struct check *c, struct quantize_job *job, int n_tokens, bool is_odd)
+{
+    static const float odd[] = {NAN, INFINITY, 0, 0x1p-121f, 0x1p-120f, 0x1p-119f};
+    job->n_peaks = 1 + check_below(c, 4);
+    const float **peaks = check_block(c, "peaks", (size_t)job->n_peaks * sizeof *peaks, ROLE_INPUT);
+    int own = check_below(c, job->n_peaks);
+    for (int i = 0; i < job->n_peaks; i++) {
+        float *peak = check_floats(c, "peak", 1, n_tokens, n_tokens, FILL_RANDOM);
+        for (int64_t token = 0; token < n_tokens; token++) {
+            peak[token] = fabsf(peak[token]) * (float)(1 << check_below(c, 20));
+            if (i == own)
+                peak[token] = largest_of(job->x + token * job->x_stride, job->a.n_cols);
+            else if (is_odd)
+                peak[token] = odd[check_below(c, 6)];
+        }
+        peaks[i] = peak;
+    }
+    job->peaks = peaks;
 }
 
 void check_quantize(struct check *c)
@@ -62,7 +99,52 @@ void check_quantize(struct check *c)
         if (check_below(c, 5) == 0)
             job->a.n_sums = 0; /* nobody asks for them */
         bool is_odd = fill == FILL_RANDOM && (i % 7 == 0 || i % 11 == 0);
+        if (!needs[i % n].act_group && check_below(c, 2))
+            set_peaks(c, job, n_tokens, is_odd);
         check_run(c, n_tokens, is_odd ? NULL : verify_quantize, NULL);
+    }
+}
+
+/* What was there before, where an output may be the input. */
+struct token_case {
+    const float *x;
+    int n_tokens;
+};
+
+static void verify_peak(struct check *c, const void *context)
+{
+    const struct token_case *peak = context;
+    const struct peak_job *job = &c->job.peak;
+    for (int64_t token = 0; token < peak->n_tokens && !c->failed; token++) {
+        double want = 0;
+        for (int i = 0; i < job->n_cols && !isnan(want); i++) {
+            double x = job->x[token * job->x_stride + i];
+            want = isnan(x) ? x : fmax(want, fabs(x));
+        }
+        if (isnan(want))
+            check_near(c, "is not a number", token, isnan(job->peaks[token]), 1, 0);
+        else if (job->peaks[token] != want) /* infinities have no difference */
+            check_near(c, "peak", token, job->peaks[token], want, 0);
+    }
+}
+
+void check_peak(struct check *c)
+{
+    static const int cols[] = {0, 1, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 1000};
+    for (int i = 0; i < 14 * N_FILLS * 4 && !c->failed; i++) {
+        enum fill fill = i % N_FILLS;
+        int n_tokens = 1 + check_below(c, 5), n_cols = cols[i / N_FILLS % 14];
+        int64_t stride = n_cols + check_below(c, 3) * 7;
+        check_begin(c, "%d tokens, %d cols, fill %s", n_tokens, n_cols, fill_names[fill]);
+        struct peak_job *job = &c->job.peak;
+        float *x = check_floats(c, "x", n_tokens, n_cols, stride, fill);
+        if (n_cols && i % 3 == 0)
+            x[check_below(c, n_cols)] = i % 2 ? -INFINITY : INFINITY;
+        if (n_cols && i % 7 == 0)
+            x[check_below(c, n_cols)] = NAN;
+        *job = (struct peak_job){.x = x, .x_stride = stride, .n_cols = n_cols};
+        job->peaks = check_block(c, "peaks", (size_t)n_tokens * sizeof(float), ROLE_OUTPUT);
+        check_run(c, n_tokens, verify_peak, &(struct token_case){x, n_tokens});
     }
 }
 
@@ -93,6 +175,18 @@ static bool finish_large(struct check *c, const struct large *large, int n_token
     return true;
 }
 
+bool large_peak(struct check *c, const struct large *large)
+{
+    check_begin(c, "large");
+    int n_tokens = large_tokens(large);
+    struct peak_job *job = &c->job.peak;
+    job->x = large_floats(c, "x", large, n_tokens, ROLE_INPUT);
+    job->x_stride = large->n_cols;
+    job->n_cols = (int)large->n_cols;
+    job->peaks = check_block(c, "peaks", (size_t)n_tokens * sizeof(float), ROLE_OUTPUT);
+    return finish_large(c, large, n_tokens);
+}
+
 bool large_quantize(struct check *c, const struct large *large)
 {
     check_begin(c, "large");
@@ -112,12 +206,6 @@ static double double_norm(const float *x, int64_t n, double epsilon)
     return 1 / sqrt(sum / (double)n + epsilon);
 }
 
-/* What was there before, where an output may be the input. */
-struct token_case {
-    const float *x;
-    int n_tokens;
-};
-
 static void verify_rms_norm(struct check *c, const void *context)
 {
     const struct token_case *norm = context;
@@ -136,7 +224,7 @@ static void verify_rms_norm(struct check *c, const void *context)
         }
     }
     if (job->a.q)
-        verify_quantized(c, &job->a, want, norm->n_tokens, relative);
+        verify_quantized(c, &job->a, want, NULL, norm->n_tokens, relative);
 }
 
 /* out: 0 apart, 1 in place, 2 none. */
@@ -233,7 +321,7 @@ static void verify_hadamard(struct check *c, const void *context)
                            bound);
         }
     if (job->a.q && !job->a.group)
-        verify_quantized(c, &job->a, want, n_tokens, 1e-4);
+        verify_quantized(c, &job->a, want, NULL, n_tokens, 1e-4);
 }
 
 static void hadamard_once(struct check *c, int block, const struct packing_needs *needs,

@@ -189,11 +189,17 @@ struct attention_case {
     const int *sequence; /* of tokens */
 };
 
+/* The head of a page that a query head reads. */
+static int kv_head_of(const struct attention_job *job, int head)
+{
+    return job->kv_head0 + (head + job->head_offset) / job->group;
+}
+
 /* Scores of a chunk in double precision; the bound of their error goes to *bound. */
 static int double_scores(const struct attention_case *a, const struct attention_job *job, int token,
                          int head, int chunk, double scores[KV_PAGE], double *bound)
 {
-    int per_kv = job->n_heads / job->n_heads_kv, begin = chunk * KV_PAGE;
+    int kv_head = kv_head_of(job, head), begin = chunk * KV_PAGE;
     int end =
         job->position[token] + 1 < begin + KV_PAGE ? job->position[token] + 1 : begin + KV_PAGE;
     const float *q = job->q + token * job->q_stride + head * job->head_dim;
@@ -202,7 +208,7 @@ static int double_scores(const struct attention_case *a, const struct attention_
         double sum = 0, terms = 0;
         for (int i = 0; i < job->head_dim; i++) {
             double term =
-                (double)q[i] * cached(&a->cache, a->sequence[token], p, head / per_kv, i, false);
+                (double)q[i] * cached(&a->cache, a->sequence[token], p, kv_head, i, false);
             sum += term;
             terms += fabs(term);
         }
@@ -237,7 +243,7 @@ static void verify_chunk(struct check *c, const struct attention_case *a, int to
         double out = 0, terms = 0;
         for (int p = 0; p < n; p++) {
             double v = cached(&a->cache, a->sequence[token], chunk * KV_PAGE + p,
-                              head / (job->n_heads / job->n_heads_kv), i, true);
+                              kv_head_of(job, head), i, true);
             out += scores[p] * v;
             terms += scores[p] * fabs(v);
         }
@@ -254,6 +260,8 @@ static void verify_blocks(struct check *c)
     int64_t n_partial = (int64_t)a->n_tokens * a->n_heads * a->n_chunks * (2 + a->head_dim);
     a->partial = check_memory(c, (size_t)n_partial, sizeof *a->partial);
     a->token_block = 0;
+    a->chunk0 = 0;
+    a->chunk_step = 1;
     a->out = NULL;
     int64_t used = (int64_t)a->n_heads * a->head_dim;
     float *want = check_memory(c, (size_t)(a->n_tokens * used), sizeof *want);
@@ -279,7 +287,8 @@ static void verify_attention(struct check *c, const void *context)
     }
     for (int token = 0; token < job->n_tokens; token++)
         for (int head = 0; head < job->n_heads; head++)
-            for (int chunk = 0; chunk <= job->position[token] / KV_PAGE && !c->failed; chunk++)
+            for (int chunk = job->chunk0; chunk <= job->position[token] / KV_PAGE && !c->failed;
+                 chunk += job->chunk_step)
                 verify_chunk(c, a, token, head, chunk);
 }
 
@@ -297,7 +306,8 @@ static int set_attention_output(struct check *c, struct attention_job *job, int 
         size_t n_partials = (size_t)(n_tokens * n_heads * job->n_chunks);
         job->partial = check_block(
             c, "partial", n_partials * (size_t)(2 + head_dim) * sizeof(float), ROLE_OUTPUT);
-        return job->n_heads_kv * job->n_chunks;
+        int step = job->chunk_step;
+        return job->n_heads_kv * ((job->n_chunks - job->chunk0 + step - 1) / step);
     }
     job->token_block = 1 + check_below(c, n_tokens + 1);
     job->out_stride = n_heads * head_dim + check_below(c, 2) * 7;
@@ -321,8 +331,16 @@ static void attention_once(struct check *c, const struct attention_shape *s)
     check_begin(c, "%s, %d tokens to position %d, %d x %d heads of %d, fill %s",
                 s->format ? "q8_0" : "f16", s->n_tokens, length - 1, s->n_heads_kv, s->per_kv,
                 s->head_dim, fill_names[s->fill]);
-    a.cache = make_cache(c, s->format, s->n_heads_kv, s->head_dim, n_chunks, 2, ROLE_INPUT);
-    int n_heads = s->n_heads_kv * s->per_kv, used = n_heads * s->head_dim;
+    /* Now and then a job begins or ends within a group, or sees some heads of the pages only. */
+    job->group = s->per_kv;
+    job->head_offset = check_below(c, 3) ? 0 : check_below(c, s->per_kv);
+    job->kv_head0 = check_below(c, 3) ? 0 : 1;
+    job->n_page_heads = s->n_heads_kv + job->kv_head0 + check_below(c, 2);
+    int n_heads = s->n_heads_kv * s->per_kv - job->head_offset;
+    int n_last = s->n_heads_kv == 1 ? n_heads : s->per_kv; /* query heads of the last group */
+    n_heads -= check_below(c, 3) ? 0 : check_below(c, n_last);
+    int used = n_heads * s->head_dim;
+    a.cache = make_cache(c, s->format, job->n_page_heads, s->head_dim, n_chunks, 2, ROLE_INPUT);
     job->format = s->format;
     job->n_heads = n_heads;
     job->n_heads_kv = s->n_heads_kv;
@@ -331,6 +349,9 @@ static void attention_once(struct check *c, const struct attention_shape *s)
     job->n_chunks = (length + KV_PAGE - 1) / KV_PAGE + check_below(c, 2);
     if (job->n_chunks > n_chunks)
         job->n_chunks = n_chunks;
+    job->chunk_step = 1 + check_below(c, 2);
+    job->chunk0 = check_below(c, job->chunk_step);
+    job->chunk0 = job->chunk0 < job->n_chunks ? job->chunk0 : 0;
     job->scale = 1.0f / sqrtf((float)s->head_dim);
     job->q_stride = used + check_below(c, 3) * 7;
     enum fill fill = s->fill == FILL_MIN || s->fill == FILL_MAX ? FILL_ONES : s->fill;
@@ -405,6 +426,9 @@ bool large_attention(struct check *c, const struct large *large)
                                    .n_heads = N_KV * PER_KV,
                                    .n_heads_kv = N_KV,
                                    .head_dim = DIM,
+                                   .group = PER_KV,
+                                   .n_page_heads = N_KV,
+                                   .chunk_step = 1,
                                    .n_tokens = n_tokens,
                                    .n_chunks = N_CHUNKS,
                                    .scale = 0.088f,

@@ -104,10 +104,11 @@ struct activations check_activations(struct check *c, enum packing packing, int 
     return a;
 }
 
+/* least: amax where no x is larger. */
 static void verify_group(struct check *c, const int8_t *q, const double *x, int64_t n, float scale,
-                         double bound)
+                         double least, double bound)
 {
-    double largest = 0;
+    double largest = least;
     for (int64_t i = 0; i < n; i++)
         largest = fmax(largest, fabs(x[i]));
     check_near(c, "act scale", 0, scale, largest / 127, (bound + 0x1p-22) * largest / 127);
@@ -117,8 +118,8 @@ static void verify_group(struct check *c, const int8_t *q, const double *x, int6
     }
 }
 
-void verify_quantized(struct check *c, const struct activations *a, const double *x, int n_tokens,
-                      double bound)
+void verify_quantized(struct check *c, const struct activations *a, const double *x,
+                      const double *amax, int n_tokens, double bound)
 {
     for (int64_t token = 0; token < n_tokens && !c->failed; token++) {
         const int8_t *q = a->q + token * a->stride;
@@ -126,7 +127,7 @@ void verify_quantized(struct check *c, const struct activations *a, const double
         for (int64_t i = 0; i < a->n_cols; i += group)
             verify_group(c, q + i, x + token * a->n_cols + i,
                          i + group < a->n_cols ? group : a->n_cols - i,
-                         a->scale[token * a->n_scales + i / group], bound);
+                         a->scale[token * a->n_scales + i / group], amax ? amax[token] : 0, bound);
         for (int64_t i = a->n_cols; i < a->stride; i++)
             check_near(c, "q beyond n_cols", i, q[i], 0, 0);
         for (int k = 0; k < a->n_sums; k++) {

@@ -28,12 +28,18 @@ static void verify_reduce(struct check *c, const void *context)
                 sum *= scale;
                 terms = fabs(sum);
             }
+            sum *= job->scale;
+            terms *= fabs(job->scale);
+            if (job->bias) {
+                sum += job->bias[row];
+                terms += fabs(sum);
+            }
             if (job->is_add) {
                 sum += r->before[token * job->out_stride + row];
                 terms += fabs(sum);
             }
             check_near(c, "out", row, job->out[token * job->out_stride + row], sum,
-                       terms * (job->n_parts + 3) * 0x1p-24 + 1e-44);
+                       terms * (job->n_parts + 5) * 0x1p-24 + 1e-44);
         }
 }
 
@@ -58,9 +64,11 @@ void check_reduce(struct check *c)
         int64_t n_rows = rows[i / N_FILLS % 17];
         int n_parts = 1 + check_below(c, 8), n_tokens = 1 + check_below(c, 4);
         bool is_int = check_below(c, 2), is_add = check_below(c, 2);
-        check_begin(c, "%d parts, %s%s, %d tokens, %lld rows, fill %s", n_parts,
-                    is_int ? "integers" : "floats", is_add ? ", added" : "", n_tokens,
-                    (long long)n_rows, fill_names[fill]);
+        bool has_scale = check_below(c, 2), has_bias = check_below(c, 2);
+        check_begin(c, "%d parts, %s%s%s%s, %d tokens, %lld rows, fill %s", n_parts,
+                    is_int ? "integers" : "floats", has_scale ? ", scaled" : "",
+                    has_bias ? ", bias" : "", is_add ? ", added" : "", n_tokens, (long long)n_rows,
+                    fill_names[fill]);
         job->n_parts = n_parts;
         job->is_int = is_int;
         job->is_add = is_add;
@@ -69,6 +77,9 @@ void check_reduce(struct check *c)
         job->parts = make_parts(c, n_parts, n_tokens * job->stride, is_int, fill);
         job->row_scale = check_floats(c, "row_scale", 1, n_rows, n_rows, FILL_RANDOM);
         job->act_scale = check_floats(c, "act_scale", 1, n_tokens, n_tokens, FILL_RANDOM);
+        job->scale = has_scale ? 0.37f : 1.0f;
+        if (has_bias)
+            job->bias = check_floats(c, "bias", 1, n_rows, n_rows, FILL_RANDOM);
         job->out_stride = n_rows + check_below(c, 3) * 5;
         job->out = check_rows(c, "out", n_tokens, (size_t)job->out_stride * sizeof(float),
                               (size_t)n_rows * sizeof(float));
@@ -86,7 +97,7 @@ bool large_reduce(struct check *c, const struct large *large)
     enum { N_PARTS = 4 };
     int64_t n_rows = large->bytes / N_PARTS / (int64_t)sizeof(float) / 64 * 64 + 64;
     struct reduce_job *job = &c->job.reduce;
-    *job = (struct reduce_job){.n_parts = N_PARTS, .n_tokens = 1, .stride = n_rows};
+    *job = (struct reduce_job){.n_parts = N_PARTS, .n_tokens = 1, .stride = n_rows, .scale = 1};
     job->parts = make_parts(c, N_PARTS, n_rows, false, FILL_ONES);
     job->out_stride = n_rows;
     job->out = check_block(c, "out", (size_t)n_rows * sizeof(float), ROLE_OUTPUT);

@@ -147,7 +147,7 @@ static void test_quantize_not_finite(void **state)
         int n = 0;
         for (const struct kernel_row *row; (row = next_row(OP_quantize, &n));) {
             struct activations a = new_activations(&s);
-            row->run(&(union job){.quantize = {x, 64, a}}, 0, 1);
+            row->run(&(union job){.quantize = {.x = x, .x_stride = 64, .a = a}}, 0, 1);
             assert_false(isfinite(a.scale[0]));
             for (int i = 0; i < a.stride; i++)
                 assert_int_equal(a.q[i], 0);
@@ -165,13 +165,117 @@ static void test_quantize_golden(void **state)
     float *x = float_numbers(json_object_get(g, "x"), &n);
     struct int8_shape s = {n, 0, 0, 1};
     struct activations a = new_activations(&s);
-    scalar_of(OP_quantize)(&(union job){.quantize = {x, n, a}}, 0, 1);
+    scalar_of(OP_quantize)(&(union job){.quantize = {.x = x, .x_stride = n, .a = a}}, 0, 1);
     for (int i = 0; i < n; i++)
         assert_int_equal(a.q[i],
                          json_integer_value(json_array_get(json_object_get(g, "q"), (size_t)i)));
     assert_true(fabs(1 / a.scale[0] / json_number_value(json_object_get(g, "s")) - 1) < 1e-6);
     free_activations(&a);
     free(x);
+}
+
+/* By hand: 4 and 8 are the highest of the peaks, so that 31.75 and 15.875 steps make 1. */
+static void test_quantize_to_peaks(void **state)
+{
+    (void)state;
+    struct int8_shape s = {5, 0, 0, 2};
+    static const float x[2][5] = {{1, -0.5f, 2, -3.5f, 0.047f}, {0, -2, 1, 2, 0.01f}};
+    static const int8_t q[2][5] = {{32, -16, 64, -111, 1}, {0, -32, 16, 32, 0}};
+    static const float peaks[3][2] = {{4, 2}, {-3, -8}, {0, -0.0f}};
+    const float *const of_slices[] = {peaks[1], peaks[0], peaks[2]};
+    int n = 0;
+    for (const struct kernel_row *row; (row = next_row(OP_quantize, &n));) {
+        struct quantize_job j = {.x = x[0], .x_stride = 5, .n_peaks = 3, .peaks = of_slices};
+        j.a = new_activations(&s);
+        row->run(&(union job){.quantize = j}, 0, 2);
+        for (int t = 0; t < 2; t++) {
+            CHECK(!memcmp(j.a.q + t * j.a.stride, q[t], 5), "%s: token %d", row->name, t);
+            for (int i = 5; i < j.a.stride; i++)
+                assert_int_equal(j.a.q[t * j.a.stride + i], 0);
+        }
+        assert_true(j.a.scale[0] == 4.0f / 127 && j.a.scale[1] == 8.0f / 127);
+        assert_true(j.a.sum[0] == -30 && j.a.sum[1] == 16);
+        free_activations(&j.a);
+    }
+}
+
+/* A peak that is tiny or no number is that of every slice; so it is in a slice without inputs. */
+static void test_quantize_to_odd_peaks(void **state)
+{
+    (void)state;
+    struct int8_shape s = {20, 0, 0, 4}, none = {0, 0, 0, 4};
+    float x[80];
+    for (int i = 0; i < 80; i++)
+        x[i] = 0x1p-122f;
+    static const float one[4] = {1, NAN, 0x1p-121f, 1}, two[4] = {NAN, INFINITY, 0, -INFINITY};
+    const float *const peaks[] = {one, two};
+    int n = 0;
+    for (const struct kernel_row *row; (row = next_row(OP_quantize, &n));) {
+        for (int k = 0; k < 2; k++) {
+            struct quantize_job j = {.x = x, .x_stride = 20, .n_peaks = 2, .peaks = peaks};
+            j.a = new_activations(k ? &none : &s);
+            row->run(&(union job){.quantize = j}, 0, 4);
+            assert_true(isnan(j.a.scale[0]) && isnan(j.a.scale[1]));
+            assert_true(j.a.scale[2] == 0 && j.a.scale[3] == INFINITY);
+            for (int i = 0; i < 4 * j.a.stride; i++)
+                assert_int_equal(j.a.q[i], 0);
+            free_activations(&j.a);
+        }
+    }
+}
+
+static void test_peak(void **state)
+{
+    (void)state;
+    static const float cases[][4] = {
+        {1, -3, 2, 3},
+        {-0.0f, -0.0f, 0, 0},
+        {3e38f, -INFINITY, 1, INFINITY},
+        {-INFINITY, NAN, 1, NAN},
+        {NAN, 7, INFINITY, NAN},
+        {1e-45f, -1e-44f, 0, 1e-44f},
+    };
+    int n = 0;
+    for (const struct kernel_row *row; (row = next_row(OP_peak, &n));)
+        EACH(odd, cases)
+    for (int at = 0; at + 3 <= 50; at++) { /* in every lane and tail */
+        float x[50] = {0}, peak[2] = {5, 5};
+        memcpy(x + at, *odd, 3 * sizeof *x);
+        row->run(&(union job){.peak = {x, 50, 50, peak}}, 0, 1);
+        CHECK(memcmp(peak, *odd + 3, sizeof *peak) == 0 && peak[1] == 5, "%s: %g of case %d at %d",
+              row->name, peak[0], (int)(odd - cases), at);
+        row->run(&(union job){.peak = {x, 50, 0, peak}}, 0, 1);
+        assert_true(peak[0] == 0);
+    }
+}
+
+/* ---- embed, copy_rows ---- */
+
+static void test_embed(void **state)
+{
+    (void)state;
+    static const uint16_t halves[3][2] = {{0x3c00, 0xc000}, {0x3800, 0}, {0x4200, 0x7bff}};
+    static const float values[3][2] = {{1, -2}, {0.5f, 0}, {3, 65504}};
+    struct tensor table = {FORMAT_F16, 2, 3, (const uint8_t *)halves, sizeof halves};
+    static const int32_t tokens[] = {2, 0, 2, 1};
+    float out[12];
+    for (int i = 0; i < 12; i++)
+        out[i] = 9;
+    scalar_of(OP_embed)(&(union job){.embed = {&table, 3, tokens, 2, out, 3}}, 1, 4);
+    for (int t = 0; t < 4; t++)
+        for (int i = 0; i < 3; i++)
+            assert_true(out[3 * t + i] == (t < 1 || i > 1 ? 9 : 3 * values[tokens[t]][i]));
+}
+
+static void test_copy_rows(void **state)
+{
+    (void)state;
+    static const float x[][3] = {{1, 2, 9}, {3, 4, 9}, {5, 6, 9}};
+    static const int32_t rows[] = {2, 2, 0};
+    static const float expected[] = {0, 0, 5, 6, 1, 2, 0};
+    float out[7] = {0};
+    scalar_of(OP_copy_rows)(&(union job){.copy_rows = {x[0], 3, rows, 2, out, 2}}, 1, 3);
+    assert_memory_equal(out, expected, sizeof expected);
 }
 
 /* ---- rms_norm ---- */
@@ -228,7 +332,8 @@ static void test_rms_norm(void **state)
         scalar_of(OP_rms_norm)(&(union job){.rms_norm = j}, 0, s->n_tokens);
         for (int t = 0; t < s->n_tokens; t++)
             norm_as_double(&j, x + t * j.x_stride, out + t * j.out_stride);
-        scalar_of(OP_quantize)(&(union job){.quantize = {out, j.out_stride, a}}, 0, s->n_tokens);
+        scalar_of(OP_quantize)(
+            &(union job){.quantize = {.x = out, .x_stride = j.out_stride, .a = a}}, 0, s->n_tokens);
         int n = 0;
         for (const struct kernel_row *row; (row = next_row(OP_rms_norm, &n));)
             check_norm(row, s, j, out, &a);
@@ -456,6 +561,7 @@ static void check_reduce(int n_rows, int n_parts, bool is_int, bool is_add)
     enum { TOKENS = 3 };
     int64_t stride = n_rows + 2, total = (TOKENS - 1) * stride + n_rows;
     float *row_scale = floats(n_rows), *act_scale = floats(TOKENS), *before = floats(total);
+    float *bias = n_parts % 2 ? floats(n_rows) : NULL;
     void *parts[4];
     for (int k = 0; k < n_parts; k++) {
         parts[k] = floats(total);
@@ -471,6 +577,7 @@ static void check_reduce(int n_rows, int n_parts, bool is_int, bool is_add)
                                is_int,    is_add,
                                TOKENS,    stride,
                                row_scale, act_scale,
+                               0.37f,     bias,
                                out,       stride};
         row->run(&(union job){.reduce = j}, 0, n_rows / 32 * 16);
         row->run(&(union job){.reduce = j}, n_rows / 32 * 16, n_rows);
@@ -485,11 +592,13 @@ static void check_reduce(int n_rows, int n_parts, bool is_int, bool is_add)
     for (int k = 0; k < n_parts; k++)
         sum += is_int ? ((int32_t *)parts[k])[n_rows - 1] : (double)((float *)parts[k])[n_rows - 1];
     sum *= is_int ? (double)row_scale[n_rows - 1] * act_scale[0] : 1;
+    sum = sum * 0.37f + (bias ? (double)bias[n_rows - 1] : 0);
     sum += is_add ? (double)before[n_rows - 1] : 0;
     assert_true(fabs(expected[n_rows - 1] - sum) <= 1e-6 * (fabs(sum) + 10));
     for (int k = 0; k < n_parts; k++)
         free(parts[k]);
     free(expected);
+    free(bias);
     free(before);
     free(act_scale);
     free(row_scale);
@@ -550,12 +659,24 @@ int main(int argc, char **argv)
     support_init(argc, argv);
     random_init(&source, 20);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantize),        cmocka_unit_test(test_quantize_not_finite),
-        cmocka_unit_test(test_quantize_golden), cmocka_unit_test(test_rms_norm),
-        cmocka_unit_test(test_rms_norm_golden), cmocka_unit_test(test_hadamard_bits),
-        cmocka_unit_test(test_hadamard_golden), cmocka_unit_test(test_hadamard_isas),
-        cmocka_unit_test(test_rope_golden),     cmocka_unit_test(test_rope_isas),
-        cmocka_unit_test(test_reduce),          cmocka_unit_test(test_top_k),
+        cmocka_unit_test(test_quantize),
+        cmocka_unit_test(test_quantize_not_finite),
+        cmocka_unit_test(test_quantize_golden),
+        cmocka_unit_test(test_rms_norm),
+        cmocka_unit_test(test_rms_norm_golden),
+        cmocka_unit_test(test_hadamard_bits),
+        cmocka_unit_test(test_hadamard_golden),
+        cmocka_unit_test(test_hadamard_isas),
+        cmocka_unit_test(test_rope_golden),
+        cmocka_unit_test(test_rope_isas),
+        cmocka_unit_test(test_quantize_to_peaks),
+        cmocka_unit_test(test_quantize_to_odd_peaks),
+        cmocka_unit_test(test_peak),
+        cmocka_unit_test(test_embed),
+        cmocka_unit_test(test_copy_rows),
+
+        cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_top_k),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,30 +1,54 @@
-/* Keys or values of a chunk as 16 lanes of floats. Include after one of the lanes headers. */
+/* Keys or values of a chunk as lanes of floats, and their way into the cache. Include after one of
+ * the lanes headers. */
 #ifndef TRINE_KERNELS_X86_ATTENTION_ROWS_H
 #define TRINE_KERNELS_X86_ATTENTION_ROWS_H
 
 #include "kernels/kv_page.h"
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define ALWAYS_INLINE          static inline __attribute__((always_inline))
 
-/* How far ahead rows are prefetched: with four queries the arithmetic takes most of the time that
- * memory takes, and without it the two add up. */
-#define ROWS_AHEAD    32
+/* How far ahead rows are prefetched in a stream of their own (LANES_STREAMS 1): with four queries
+ * the arithmetic takes most of the time that memory takes, and without it the two add up. */
+#define ROWS_AHEAD             32
+
+#define AHEAD_BYTES            (64 * LANES_STREAMS)
+#define ROW_BYTES(rows, is_q8) ((rows)->head_pad * ((is_q8) ? 1 : 2))
+
+/* What is read after some rows, prefetched while these are computed: an equal part of it in each of
+ * LANES_STREAMS streams into L2, one line of each at a step. Keys and values of a chunk are 64 KiB
+ * each at 128 of f16. */
+struct rows_ahead {
+    const char *at;
+    int64_t part_bytes;
+    int n_steps; /* left */
+};
 
 /* The first n rows of a chunk, and their scales as floats. */
 struct scaled_rows {
     const struct kv_rows *rows;
     int n;
     const struct kv_rows *next; /* what is read after them */
+    struct rows_ahead ahead;
     float scales[KV_PAGE * ATTENTION_MAX_HEAD_DIM / 32];
 };
 
-static inline void begin_rows(struct scaled_rows *s, const struct kv_rows *rows, int n,
-                              const struct kv_rows *next)
+static inline const char *row_at(const struct kv_rows *rows, int64_t element)
 {
+    return rows->format == KV_FORMAT_F16 ? (const char *)(rows->f16 + element)
+                                         : (const char *)(rows->q8 + element);
+}
+
+/* n_next: rows of `next` that will be read. */
+static inline void begin_rows(struct scaled_rows *s, const struct kv_rows *rows, int n,
+                              const struct kv_rows *next, int n_next)
+{
+    bool is_q8 = rows->format == KV_FORMAT_Q8_0;
     s->rows = rows;
     s->n = n;
     s->next = next;
-    if (rows->format == KV_FORMAT_F16)
+    int n_steps = (n_next * ROW_BYTES(next, is_q8) + AHEAD_BYTES - 1) / AHEAD_BYTES;
+    s->ahead = (struct rows_ahead){row_at(next, 0), (int64_t)n_steps * 64, n_steps};
+    if (!is_q8)
         return;
     for (int i = 0; i < n * (rows->head_pad / 32); i += 16) /* 256 rows are there to read */
         lanes_store(s->scales + i, lanes_from_f16(rows->scales + i));
@@ -39,16 +63,38 @@ ALWAYS_INLINE struct lanes row_lanes(const struct scaled_rows *s, bool is_q8, in
     return lanes_mul(lanes_from_int8(s->rows->q8 + at), lanes_set(s->scales[at / 32]));
 }
 
+/* The elements of a part: d is a multiple of its size. */
+ALWAYS_INLINE struct part row_part(const struct scaled_rows *s, bool is_q8, int row, int d)
+{
+    int64_t at = (int64_t)row * s->rows->head_pad + d;
+    if (!is_q8)
+        return part_from_f16(s->rows->f16 + at);
+    return part_from_q8(s->rows->q8 + at, s->scales[(uint64_t)at / 32]);
+}
+
 /* Prefetches n elements, from `first` of the row that is ROWS_AHEAD after `row`. */
 ALWAYS_INLINE void prefetch_ahead(const struct scaled_rows *s, bool is_q8, int row, int first,
                                   int n)
 {
-    int bytes = is_q8 ? 1 : 2, ahead = row + ROWS_AHEAD;
+    if (LANES_STREAMS > 1)
+        return;
+    int ahead = row + ROWS_AHEAD;
     const struct kv_rows *rows = ahead < s->n ? s->rows : s->next;
     int64_t at = (int64_t)(ahead < s->n ? ahead : ahead - s->n) * rows->head_pad + first;
     const char *from = is_q8 ? (const char *)(rows->q8 + at) : (const char *)(rows->f16 + at);
-    for (int i = 0; i < n * bytes; i += 64)
+    for (int i = 0; i < n * (is_q8 ? 1 : 2); i += 64)
         _mm_prefetch(from + i, _MM_HINT_T0);
+}
+
+/* Prefetches in streams, at most n steps. */
+ALWAYS_INLINE void prefetch_steps(struct rows_ahead *ahead, int n)
+{
+    if (LANES_STREAMS == 1)
+        return;
+    for (int i = 0; i < n && ahead->n_steps > 0; i++, ahead->n_steps--, ahead->at += 64)
+#pragma GCC unroll 4
+        for (int stream = 0; stream < LANES_STREAMS; stream++)
+            _mm_prefetch(ahead->at + stream * ahead->part_bytes, _MM_HINT_T1);
 }
 
 #endif

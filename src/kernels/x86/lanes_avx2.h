@@ -7,12 +7,52 @@
 
 #include "kernels/float_ops.h"
 
-#define LANES_KEY_ROWS    1
+#define LANES_KEY_TILE    8
 #define LANES_VALUE_WIDTH 1
+#define LANES_PARTS       2
+#define LANES_STREAMS     4
 
 struct lanes {
     __m256 low, high;
 };
+
+struct part {
+    __m256 v;
+};
+
+static inline struct part part_load(const float *x)
+{
+    return (struct part){_mm256_loadu_ps(x)};
+}
+
+/* In a register: as a memory operand of two fma it would be loaded twice. 8 fma with 8 such loads
+ * and 2 conversions take 5.1 cycles, with 4 loads 4.0 (Zen 3, December 2026). */
+static inline struct part part_kept(struct part a)
+{
+    __asm__("" : "+x"(a.v));
+    return a;
+}
+
+static inline struct part part_fma(struct part a, struct part b, struct part c)
+{
+    return (struct part){_mm256_fmadd_ps(a.v, b.v, c.v)};
+}
+
+static inline struct part part_from_f16(const uint16_t *x)
+{
+    return (struct part){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)x))};
+}
+
+static inline struct part part_from_q8(const int8_t *q, float scale)
+{
+    __m256i wide = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)q));
+    return (struct part){_mm256_mul_ps(_mm256_cvtepi32_ps(wide), _mm256_set1_ps(scale))};
+}
+
+static inline void lanes_put_part(struct lanes *a, int part, struct part x)
+{
+    *(part ? &a->high : &a->low) = x.v;
+}
 
 static inline struct lanes lanes_set(float x)
 {

@@ -7,14 +7,56 @@
 
 #include "kernels/float_ops.h"
 
-/* How many rows of keys, and how many lanes of values, a kernel keeps in registers for 4 queries.
- */
-#define LANES_KEY_ROWS    4
+/* Attention: sums of keys that it keeps in registers, one each; lanes of values for 4 queries; the
+ * registers of struct lanes; streams in which the next rows are prefetched, 1: in their own. */
+#define LANES_KEY_TILE    16
 #define LANES_VALUE_WIDTH 4
+#define LANES_PARTS       1
+#define LANES_STREAMS     1
 
 struct lanes {
     __m512 v;
 };
+
+/* One of the LANES_PARTS registers of struct lanes: 16 / LANES_PARTS elements. Where the sums of a
+ * tile as whole lanes would not fit the registers, a kernel finishes them part by part. */
+struct part {
+    __m512 v;
+};
+
+static inline struct part part_load(const float *x)
+{
+    return (struct part){_mm512_loadu_ps(x)};
+}
+
+/* In a register where that is worth saying. */
+static inline struct part part_kept(struct part a)
+{
+    return a;
+}
+
+static inline struct part part_fma(struct part a, struct part b, struct part c)
+{
+    return (struct part){_mm512_fmadd_ps(a.v, b.v, c.v)};
+}
+
+static inline struct part part_from_f16(const uint16_t *x)
+{
+    return (struct part){_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)x))};
+}
+
+/* int8 times a scale. */
+static inline struct part part_from_q8(const int8_t *q, float scale)
+{
+    __m512i wide = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)q));
+    return (struct part){_mm512_mul_ps(_mm512_cvtepi32_ps(wide), _mm512_set1_ps(scale))};
+}
+
+static inline void lanes_put_part(struct lanes *a, int part, struct part x)
+{
+    (void)part;
+    a->v = x.v;
+}
 
 static inline struct lanes lanes_set(float x)
 {

@@ -3,15 +3,19 @@
 
 enum { GROUP = 32, GROUP_STEPS = 4, GROUP_BYTES = GROUP_STEPS * STEP_BYTES };
 
-/* The codes of one half and group: a register for each of 8 quads. */
-ALWAYS_INLINE void unpack_codes(const uint8_t *half, __m256i codes[8])
+/* acc = sums of codes * q of a group and n tokens, q stride apart. */
+ALWAYS_INLINE void dot_group(const uint8_t *steps, const int8_t *q, int64_t stride, int n,
+                             __m256i acc[MAX_TOKENS][2])
 {
     const __m256i mask = _mm256_set1_epi8(15);
 #pragma GCC unroll 4
+    for (int t = 0; t < n; t++)
+        acc[t][0] = acc[t][1] = _mm256_setzero_si256();
+#pragma GCC unroll 4
     for (int s = 0; s < GROUP_STEPS; s++) {
-        __m256i w = load_256(half + s * STEP_BYTES);
-        codes[2 * s] = _mm256_and_si256(w, mask);
-        codes[2 * s + 1] = _mm256_and_si256(_mm256_srli_epi16(w, 4), mask);
+        __m256i w[2] = {load_256(steps + s * STEP_BYTES), load_256(steps + s * STEP_BYTES + 32)};
+        add_field(w, 0, mask, q + s * 8, stride, n, acc);
+        add_field(w, 4, mask, q + s * 8 + 4, stride, n, acc);
     }
 }
 
@@ -24,27 +28,28 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *tile
     const int32_t *act_sum = a->sum + (int64_t)token * a->n_sums;
     int n_groups = (int)(a->n_cols / GROUP);
     const uint8_t *at = tile; /* the group's steps; units hold two groups */
+    struct fetch fetch = fetch_behind(job, tile, row0, token, 4);
     struct chains chains;
     chains_clear(&chains, n);
-    for (int g = 0; g < n_groups; g++) {
+    for (int g = 0; g < n_groups; g++, at += GROUP_BYTES) {
         const uint8_t *scales = g % 2 ? at - GROUP_BYTES - 32 : at;
         at += g % 2 ? 0 : 64;
-        for (int s = 0; s < GROUP_STEPS; s++)
-            _mm_prefetch((const char *)at + s * STEP_BYTES + PREFETCH_AHEAD, _MM_HINT_T0);
-#pragma GCC unroll 2
-        for (int half = 0; half < 2; half++) {
-            __m256i codes[8];
-            __m256 scale = f16_scales(scales + half * 16);
-            unpack_codes(at + half * 32, codes);
-            for (int t = 0; t < n; t++) {
-                __m256i sums = sum_pairs(dot_8_quads(codes, q + t * a->stride + g * GROUP));
-                __m256i offset = _mm256_set1_epi32(act_sum[(int64_t)t * a->n_sums + g]);
-                sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(offset, 3));
-                chains.y[t][half] = add_group(chains.y[t][half], sums, scale,
-                                              act_scale[(int64_t)t * a->n_scales + g]);
-            }
+        fetch_lines(&fetch, GROUP_STEPS);
+        if (g % 8 == 0)
+            fetch_lines(&fetch, 4); /* for four headers */
+        __m256i acc[MAX_TOKENS][2];
+        dot_group(at, q + (int64_t)g * GROUP, a->stride, n, acc);
+        __m256 scale0 = f16_scales(scales), scale1 = f16_scales(scales + 16);
+#pragma GCC unroll 4
+        for (int t = 0; t < n; t++) {
+            float s = act_scale[(int64_t)t * a->n_scales + g];
+            __m256i offset = _mm256_set1_epi32(act_sum[(int64_t)t * a->n_sums + g]);
+            offset = _mm256_slli_epi32(offset, 3);
+            __m256i sums0 = _mm256_sub_epi32(sum_pairs(acc[t][0]), offset);
+            __m256i sums1 = _mm256_sub_epi32(sum_pairs(acc[t][1]), offset);
+            chains.y[t][0] = add_group(chains.y[t][0], sums0, scale0, s);
+            chains.y[t][1] = add_group(chains.y[t][1], sums1, scale1, s);
         }
-        at += GROUP_BYTES;
     }
     chains_finish(&chains, job, row0, token, n);
 }
@@ -53,6 +58,5 @@ TILE_KERNELS(tile_tokens)
 
 void matmul_q4_0_avx2(const union job *job, int begin, int end)
 {
-    static const struct tile_kernels kernels = {one_token, two_tokens, four_tokens, eight_tokens};
-    matmul_tiles_avx2(&job->matmul, begin, end, &kernels);
+    matmul_tiles_avx2(&job->matmul, begin, end, &tile_kernels);
 }

@@ -32,13 +32,15 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *tile
     const float *act_scale = a->scale + (int64_t)token * a->n_scales;
     int n_groups = (int)(a->n_cols / GROUP);
     const uint8_t *at = tile; /* the group's steps; units hold two groups */
+    struct fetch fetch = fetch_behind(job, tile, row0, token, 4);
     struct chains chains;
     chains_clear(&chains, n);
     for (int g = 0; g < n_groups; g++) {
         const uint8_t *scales = g % 2 ? at - GROUP_BYTES - 32 : at;
         at += g % 2 ? 0 : 64;
-        for (int s = 0; s < GROUP_STEPS; s++)
-            _mm_prefetch((const char *)at + s * STEP_BYTES + PREFETCH_AHEAD, _MM_HINT_T0);
+        fetch_lines(&fetch, GROUP_STEPS);
+        if (g % 8 == 0)
+            fetch_lines(&fetch, 4); /* for four headers */
 #pragma GCC unroll 2
         for (int half = 0; half < 2; half++) {
             __m256i acc[MAX_TOKENS];
@@ -55,9 +57,11 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *tile
 }
 
 TILE_KERNELS(tile_tokens)
+TILE_KERNEL(eight_tokens, tile_tokens, 8)
 
 void matmul_q8_0_avx2(const union job *job, int begin, int end)
 {
-    static const struct tile_kernels kernels = {one_token, two_tokens, four_tokens, eight_tokens};
+    struct tile_kernels kernels = tile_kernels;
+    kernels.eight = eight_tokens; /* half as much work to prepare weights as four at a time */
     matmul_tiles_avx2(&job->matmul, begin, end, &kernels);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
+#include "kernels/magnitude.h"
 #include "kernels/token_source.h"
 
 /* Elements i .. i + 15 of the source, zeros from `end` on. */
@@ -17,18 +18,23 @@ static inline struct lanes source_lanes(const struct token_source *source, int64
                      lanes_load_n(source->gain + i, end - i));
 }
 
-/* Inputs [begin, end) and their scale. Writes whole 16s of q. */
-static inline void quantize_group(const struct token_source *source, int64_t begin, int64_t end,
-                                  int8_t *q, float *scale)
+/* Bits of the highest magnitude of inputs [begin, end). */
+static inline uint32_t group_peak(const struct token_source *source, int64_t begin, int64_t end)
 {
     struct lanes highest = lanes_set(0);
     for (int64_t i = begin; i < end; i += 16)
         highest = lanes_max_magnitude(highest, source_lanes(source, i, end));
-    uint32_t bits = lanes_highest_bits(highest);
-    float amax = f32_from_bits(bits);
+    return lanes_highest_bits(highest);
+}
+
+/* Inputs [begin, end) and their scale. Writes whole 16s of q. peak: bits of amax. */
+static inline void quantize_to_peak(const struct token_source *source, int64_t begin, int64_t end,
+                                    uint32_t peak, int8_t *q, float *scale)
+{
+    float amax = f32_from_bits(peak);
     bool is_tiny = amax < 0x1p-120f;
     *scale = is_tiny ? 0 : amax / 127;
-    if (is_tiny || bits >= 0x7f800000) {
+    if (is_tiny || peak >= 0x7f800000) {
         for (int64_t i = begin; i < end; i += 16)
             _mm_storeu_si128((__m128i *)(q + i), _mm_setzero_si128());
         return;
@@ -36,6 +42,12 @@ static inline void quantize_group(const struct token_source *source, int64_t beg
     struct lanes factor = lanes_set(127 / amax);
     for (int64_t i = begin; i < end; i += 16)
         lanes_store_int8(q + i, lanes_mul(source_lanes(source, i, end), factor));
+}
+
+static inline void quantize_group(const struct token_source *source, int64_t begin, int64_t end,
+                                  int8_t *q, float *scale)
+{
+    quantize_to_peak(source, begin, end, group_peak(source, begin, end), q, scale);
 }
 
 /* n is a multiple of 16. Bytes are made unsigned, added by psadbw, and the 128s taken off again. */
@@ -50,8 +62,9 @@ static inline int32_t sum_of_bytes(const int8_t *q, int64_t n)
     return (int32_t)(_mm_cvtsi128_si64(sum) - 128 * n);
 }
 
-static inline void quantize_row(const struct token_source *source, const struct activations *a,
-                                int t)
+/* Token t. peak: bits of amax, where there is one scale; NULL: that of each group. */
+static inline void quantize_row_to(const struct token_source *source, const struct activations *a,
+                                   int t, const uint32_t *peak)
 {
     int8_t *q = a->q + t * a->stride;
     int64_t written = (a->n_cols + 15) / 16 * 16;
@@ -59,10 +72,8 @@ static inline void quantize_row(const struct token_source *source, const struct 
     for (int k = 0; k < a->n_scales; k++) {
         int64_t begin = (int64_t)k * a->group;
         int64_t end = a->group && begin + a->group < a->n_cols ? begin + a->group : a->n_cols;
-        float *scale = a->scale + (int64_t)t * a->n_scales + k;
-        *scale = 0;
-        if (begin < end)
-            quantize_group(source, begin, end, q, scale);
+        quantize_to_peak(source, begin, end, peak ? *peak : group_peak(source, begin, end), q,
+                         a->scale + (int64_t)t * a->n_scales + k);
     }
     for (int k = 0; k < a->n_sums; k++) {
         int64_t begin = (int64_t)k * a->sum_group, n = a->sum_group ? a->sum_group : a->stride;
@@ -71,10 +82,27 @@ static inline void quantize_row(const struct token_source *source, const struct 
     }
 }
 
+static inline void quantize_row(const struct token_source *source, const struct activations *a,
+                                int t)
+{
+    quantize_row_to(source, a, t, NULL);
+}
+
 static inline void quantize_body(const struct quantize_job *j, int begin, int end)
 {
-    for (int t = begin; t < end; t++)
-        quantize_row(&(struct token_source){.x = j->x + t * j->x_stride}, &j->a, t);
+    for (int t = begin; t < end; t++) {
+        uint32_t peak = highest_peak(j->peaks, j->n_peaks, t);
+        quantize_row_to(&(struct token_source){.x = j->x + t * j->x_stride}, &j->a, t,
+                        j->n_peaks > 0 ? &peak : NULL);
+    }
+}
+
+static inline void peak_body(const struct peak_job *j, int begin, int end)
+{
+    for (int t = begin; t < end; t++) {
+        struct token_source source = {.x = j->x + t * j->x_stride};
+        j->peaks[t] = f32_from_bits(group_peak(&source, 0, j->n_cols));
+    }
 }
 
 #endif

@@ -5,7 +5,7 @@
 
 /* vpdpbusd in more independent chains than its latency times two per cycle; asm, so that compilers
  * neither hoist nor copy. */
-uint64_t peak_avx512(int64_t n)
+uint64_t multiply_avx512(int64_t n)
 {
     __m512i sum[PEAK_AVX512_CHAINS], a = _mm512_set1_epi8(1), b = _mm512_set1_epi8(2);
 #pragma GCC unroll 16

@@ -1,0 +1,13 @@
+/* A result as names and values: what JSON, JSON lines and CSV hold. */
+#ifndef TRINE_CLI_BENCH_FIELDS_H
+#define TRINE_CLI_BENCH_FIELDS_H
+
+#include <jansson.h>
+
+#include "cli/bench_run.h"
+
+/* A new object, or NULL without memory. Names up to samples_ts are those of llama-bench. */
+json_t *bench_fields(const struct bench_model *model, const struct bench_run *run,
+                     const struct bench_result *result);
+
+#endif

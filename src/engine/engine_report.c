@@ -1,0 +1,112 @@
+/* What an engine can tell about itself. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "engine/engine_state.h"
+#include "machine/bandwidth.h"
+#include "machine/cpu_features.h"
+
+#define MAX_SAMPLES 4096 /* pages of one arena */
+
+static void count_pages(const struct engine *e, struct page_report *pages)
+{
+    for (int node = 0; node < e->layout.n_nodes; node++) {
+        const struct node_arena *arenas[] = {&e->memory[node].weights, &e->memory[node].kv};
+        for (int i = 0; i < 2; i++)
+            page_report_add(pages, arenas[i]->base, arenas[i]->used,
+                            e->layout.nodes[node].memory_node, MAX_SAMPLES);
+    }
+}
+
+void engine_report(const struct engine *e, struct engine_report *report)
+{
+    const struct model_config *c = &e->model->config;
+    *report = (struct engine_report){.load_s = (double)e->load_ns / 1e9, .placed = -1};
+    for (int node = 0; node < e->layout.n_nodes; node++) {
+        report->weight_bytes += e->plan.sizes[node].weights;
+        report->kv_bytes += e->plan.sizes[node].kv;
+        report->scratch_bytes += e->plan.sizes[node].scratch;
+        /* of the heads that two nodes hold, both read the cache */
+        report->kv_token_bytes += (uint64_t)e->plan.pages[node].bytes / KV_PAGE *
+                                  (uint64_t)c->n_layer * (e->plan.n_kv_heads[node] > 0);
+    }
+    if (e->kv.n_pools > 1)
+        report->kv_token_bytes /= (uint64_t)e->layout.n_nodes;
+    report->token_bytes = report->weight_bytes;
+    report->n_migrated = -1;
+    if (!e->is_loaded)
+        return;
+    struct page_report pages = {0};
+    count_pages(e, &pages);
+    if (pages.is_known && pages.n_sampled > pages.n_absent)
+        report->placed = (double)pages.n_right / (double)(pages.n_sampled - pages.n_absent);
+    int64_t now = pages_migrated();
+    report->n_migrated = now < 0 || e->n_migrated < 0 ? -1 : now - e->n_migrated;
+    report->is_bound = e->memory[0].weights.is_bound;
+    report->is_pinned = team_is_pinned(e->team);
+}
+
+enum status engine_bandwidth(struct engine *e, double seconds, double *bytes_s, struct error *err)
+{
+    struct bandwidth bandwidth;
+    TRY(bandwidth_measure(&bandwidth, e->team, &e->topology, seconds, false, err));
+    *bytes_s = bandwidth.machine_bytes_s;
+    bandwidth_done(&bandwidth);
+    return STATUS_OK;
+}
+
+/* Appends to a text that may be full. */
+static void append(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void append(char *text, size_t size, const char *format, ...)
+{
+    size_t n = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + n, size - n, format, args);
+    va_end(args);
+}
+
+/* "trits4 matmul_trits4_avx2, ..." of all packings that the model has. */
+static void describe_kernels(const struct engine *e, char *text, size_t size)
+{
+    bool is_told[N_PACKINGS] = {false};
+    const char *separator = "";
+    for (int node = 0; node < e->layout.n_nodes; node++) {
+        struct weight_slice *slices[8];
+        const struct node_slices *own = &e->plan.slices.nodes[node];
+        for (int layer = 0; layer <= e->model->config.n_layer; layer++) {
+            struct node_slices one = {.layers = own->layers + layer, .output = own->output};
+            bool is_last = layer == e->model->config.n_layer;
+            int n = weight_slices_of(&one, is_last ? 0 : 1, slices, 8);
+            for (int i = 0; i < n; i++) {
+                enum packing p = slices[i]->w.packing;
+                if (is_told[p])
+                    continue;
+                is_told[p] = true;
+                append(text, size, "%s%s", separator,
+                       kernel_select(OP_matmul, p, e->plan.options.isa)->name);
+                separator = ", ";
+            }
+        }
+    }
+}
+
+void engine_describe(const struct engine *e, char *text, size_t size)
+{
+    const struct engine_options *o = &e->plan.options;
+    text[0] = 0;
+    append(text, size, "kernels ");
+    describe_kernels(e, text, size);
+    append(text, size, "; %s", isa_name(o->isa));
+    if (o->isa + 1 < N_ISAS)
+        append(text, size, " (next faster: %s, %s)", isa_name((enum isa)(o->isa + 1)),
+               cpu_best_isa() > o->isa ? "capped" : "not in this CPU");
+    append(text, size, "; %d thread%s on %d node%s%s, %s%s", e->layout.n_threads,
+           e->layout.n_threads == 1 ? "" : "s", e->layout.n_nodes,
+           e->layout.n_nodes == 1 ? "" : "s", e->layout.is_virtual ? " (virtual)" : "",
+           o->dataflow == DATAFLOW_ROW ? "row-owned" : "column-split",
+           e->layout.n_nodes == 1 ? " (the same on one node)" : "");
+}

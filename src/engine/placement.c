@@ -1,0 +1,274 @@
+#include "engine/placement.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/reader.h"
+#include "kernels/kernel_select.h"
+
+#define CHUNK_BYTES ((uint64_t)1 << 20) /* packed: what one thread takes at a time */
+
+/* What is left to do on a node. */
+struct node_work {
+    struct weight_slice **slices; /* owned: arena */
+    int64_t *first_chunk;         /* owned: arena; (n_slices + 1) */
+    int n_slices;
+    _Alignas(64) _Atomic int64_t next; /* chunk */
+};
+
+struct fill {
+    struct plan *plan;
+    struct node_work *nodes;
+    uint8_t **scratch;    /* (n_threads) */
+    struct error *errors; /* (n_threads) the first of each thread */
+    _Atomic int has_failed;
+    _Atomic uint64_t n_done;
+    uint64_t n_all;
+    placement_progress *progress;
+    void *context;
+    struct arena arena;
+};
+
+void placement_assign(struct plan *plan, int node, struct node_arena *arena)
+{
+    int n_layer = plan->model->config.n_layer;
+    struct weight_slice *slice;
+    struct node_slices *own = &plan->slices.nodes[node];
+    for (int layer = 0; layer <= n_layer; layer++) {
+        struct layer_slices *l = own->layers + layer;
+        struct weight_slice *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate_up, &l->down};
+        for (int i = 0; i < (layer < n_layer ? 6 : 1); i++) {
+            slice = layer < n_layer ? all[i] : &own->output;
+            uint64_t bytes = weight_slice_bytes(slice);
+            slice->w.data = bytes ? node_arena_take(arena, bytes) : NULL;
+        }
+    }
+}
+
+static int64_t chunk_rows(const struct packed *w)
+{
+    uint64_t tile = packed_tile_bytes(w->packing, w->group, w->n_cols);
+    int64_t tiles = (int64_t)(CHUNK_BYTES / tile);
+    return (tiles > 0 ? tiles : 1) * TILE_ROWS;
+}
+
+static int64_t chunks_of(const struct weight_slice *s)
+{
+    if (weight_slice_bytes(s) == 0)
+        return 0;
+    int64_t rows = chunk_rows(&s->w);
+    return (s->w.n_rows + rows - 1) / rows;
+}
+
+static bool list_slices(struct fill *f, int node)
+{
+    struct node_work *work = &f->nodes[node];
+    const struct node_slices *own = &f->plan->slices.nodes[node];
+    int n_layer = f->plan->model->config.n_layer;
+    work->n_slices = weight_slices_of(own, n_layer, NULL, 0);
+    work->slices = arena_alloc(&f->arena, (size_t)work->n_slices, sizeof *work->slices);
+    work->first_chunk = arena_alloc(&f->arena, (size_t)work->n_slices + 1, sizeof(int64_t));
+    if (!work->slices || !work->first_chunk)
+        return false;
+    weight_slices_of(own, n_layer, work->slices, work->n_slices);
+    for (int i = 0; i < work->n_slices; i++) {
+        work->first_chunk[i + 1] = work->first_chunk[i] + chunks_of(work->slices[i]);
+        f->n_all += weight_slice_bytes(work->slices[i]);
+    }
+    return true;
+}
+
+/* The bytes of rows [row0, row1) of a tensor. */
+static struct tensor rows_of_tensor(const struct tensor *t, int64_t row0, int64_t row1)
+{
+    uint64_t row_bytes = format_row_bytes(t->format, (uint64_t)t->n_cols);
+    struct tensor part = *t;
+    part.n_rows = row1 - row0;
+    part.data = t->data + (uint64_t)row0 * row_bytes;
+    part.bytes = (uint64_t)part.n_rows * row_bytes;
+    return part;
+}
+
+/* The file's pages that lie wholly within rows that nobody here needs again. */
+static void release(const struct tensor *part)
+{
+    uintptr_t page = 4096, begin = (uintptr_t)part->data, end = begin + part->bytes;
+    begin = (begin + page - 1) / page * page;
+    end = end / page * page;
+    if (begin < end)
+        madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+static void populate(const struct tensor *part)
+{
+#ifdef MADV_POPULATE_READ /* one call instead of a fault per 16 pages */
+    uintptr_t page = 4096, begin = (uintptr_t)part->data / page * page;
+    uintptr_t end = ((uintptr_t)part->data + part->bytes + page - 1) / page * page;
+    madvise((void *)begin, end - begin, MADV_POPULATE_READ);
+#else
+    (void)part;
+#endif
+}
+
+/* "FILE: tensor 'NAME'" of a tensor of the model, for messages. */
+static void name_tensor(const struct plan *plan, const struct tensor *t, char *what, size_t size)
+{
+    const struct gguf_file *file = &plan->model->file;
+    for (size_t i = 0; i < file->n_tensors; i++)
+        if (file->tensors[i].data == t->data)
+            snprintf(what, size, "%s: tensor '%.*s'", plan->model->path,
+                     TEXT(file->tensors[i].span.name));
+}
+
+/* The rows of a source that packed rows [row0, row1) come from, as a range: rows of a head are
+ * permuted among themselves, and ranges of whole heads are not known here, so it may be wider. */
+static struct tensor source_rows(const struct fill *f, const struct weight_slice *s, int i,
+                                 int64_t row0, int64_t row1)
+{
+    const struct tensor *t = s->source[i];
+    int64_t first = row0 / s->n_sources, last = (row1 + s->n_sources - 1) / s->n_sources;
+    int64_t group = format_of(t->format)->row_group;
+    if (s->row_of) {
+        int64_t hd = f->plan->model->config.head_dim;
+        int64_t low = s->row_of[first / hd * hd], high = s->row_of[last - 1] / hd * hd + hd;
+        first = low / hd * hd;
+        last = high;
+    }
+    first = first / group * group;
+    last = (last + group - 1) / group * group;
+    return rows_of_tensor(t, first, last < t->n_rows ? last : t->n_rows);
+}
+
+static enum status check_sources(const struct fill *f, const struct weight_slice *s, int64_t row0,
+                                 int64_t row1, struct error *err)
+{
+    for (int i = 0; i < s->n_sources; i++) {
+        struct tensor part = source_rows(f, s, i, row0, row1);
+        char what[400];
+        name_tensor(f->plan, s->source[i], what, sizeof what);
+        populate(&part);
+        TRY(format_check_scales(&part, what, err));
+    }
+    return STATUS_OK;
+}
+
+/* Per-row scales, for sums that are scaled after the nodes are added. */
+static void copy_row_scales(const struct weight_slice *s, int64_t row0, int64_t row1)
+{
+    const struct packed *w = &s->w;
+    uint64_t tile_bytes = packed_tile_bytes(w->packing, w->group, w->n_cols);
+    for (int64_t row = row0; row < row1; row += TILE_ROWS)
+        memcpy(s->row_scale + row, w->data + (uint64_t)(row / TILE_ROWS) * tile_bytes,
+               TILE_ROWS * sizeof(float));
+}
+
+static enum status pack_chunk(struct fill *f, struct weight_slice *s, int64_t chunk,
+                              uint8_t *scratch, struct error *err)
+{
+    int64_t rows = chunk_rows(&s->w), row0 = chunk * rows;
+    int64_t row1 = row0 + rows < s->w.n_rows ? row0 + rows : s->w.n_rows;
+    TRY(check_sources(f, s, row0, row1, err));
+    union job job = {.pack = {.w = s->w,
+                              .source = {s->source[0], s->source[1]},
+                              .n_sources = s->n_sources,
+                              .row_of = s->row_of,
+                              .col0 = s->col0,
+                              .scratch = scratch}};
+    kernel_select(OP_pack, s->w.packing, f->plan->options.isa)->run(&job, (int)row0, (int)row1);
+    if (s->row_scale)
+        copy_row_scales(s, row0, row1);
+    for (int i = 0; i < s->n_sources; i++) {
+        struct tensor part = source_rows(f, s, i, row0, row1);
+        release(&part);
+    }
+    return STATUS_OK;
+}
+
+/* The embedding is read from the file, a row a token; a share of it is checked by every thread. */
+static enum status check_embedding(const struct fill *f, const struct team_member *me,
+                                   struct error *err)
+{
+    const struct model_weights *w = &f->plan->model->weights;
+    const struct tensor *t = &w->token_embd.tensor;
+    if (t->data == w->output.tensor.data)
+        return STATUS_OK; /* it was packed too */
+    int64_t group = format_of(t->format)->row_group, n = t->n_rows / group;
+    int n_threads = f->plan->layout->n_threads;
+    struct tensor part = rows_of_tensor(t, n * me->index / n_threads * group,
+                                        n * (me->index + 1) / n_threads * group);
+    char what[400];
+    name_tensor(f->plan, t, what, sizeof what);
+    TRY(format_check_scales(&part, what, err));
+    release(&part);
+    return STATUS_OK;
+}
+
+static void fill_node(void *context, const struct team_member *me)
+{
+    struct fill *f = context;
+    if (check_embedding(f, me, &f->errors[me->index]) != STATUS_OK)
+        atomic_store(&f->has_failed, me->index + 1);
+    struct node_work *work = &f->nodes[me->node];
+    int i = 0;
+    while (!atomic_load(&f->has_failed)) {
+        int64_t chunk = atomic_fetch_add(&work->next, 1);
+        while (i < work->n_slices && chunk >= work->first_chunk[i + 1])
+            i++;
+        if (i == work->n_slices)
+            return;
+        struct weight_slice *s = work->slices[i];
+        if (pack_chunk(f, s, chunk - work->first_chunk[i], f->scratch[me->index],
+                       &f->errors[me->index]) != STATUS_OK) {
+            atomic_store(&f->has_failed, me->index + 1);
+            return;
+        }
+        uint64_t bytes = weight_slice_bytes(s) / (uint64_t)chunks_of(s);
+        uint64_t n_done = atomic_fetch_add(&f->n_done, bytes) + bytes;
+        if (me->index == 0 && f->progress)
+            f->progress(f->context, n_done, f->n_all);
+    }
+}
+
+static int64_t longest_source_row(const struct plan *plan)
+{
+    const struct model_config *c = &plan->model->config;
+    int64_t n = c->n_embd > c->n_ff ? c->n_embd : c->n_ff, q = (int64_t)c->n_head * c->head_dim;
+    return n > q ? n : q;
+}
+
+static enum status fill(struct fill *f, struct thread_team *team, struct error *err)
+{
+    const struct team_layout *layout = f->plan->layout;
+    size_t n_threads = (size_t)layout->n_threads;
+    size_t scratch_bytes = PACK_SCRATCH(longest_source_row(f->plan));
+    f->nodes = arena_alloc(&f->arena, (size_t)layout->n_nodes, sizeof *f->nodes);
+    f->scratch = arena_alloc(&f->arena, n_threads, sizeof *f->scratch);
+    f->errors = arena_alloc(&f->arena, n_threads, sizeof *f->errors);
+    bool is_complete = f->nodes && f->scratch && f->errors;
+    for (size_t i = 0; is_complete && i < n_threads; i++)
+        is_complete = (f->scratch[i] = arena_alloc(&f->arena, scratch_bytes, 1)) != NULL;
+    for (int node = 0; is_complete && node < layout->n_nodes; node++)
+        is_complete = list_slices(f, node);
+    if (!is_complete)
+        return fail_memory(err, f->plan->model->path, scratch_bytes * n_threads);
+    team_run(team, fill_node, f);
+    int failed = atomic_load(&f->has_failed);
+    if (failed) {
+        *err = f->errors[failed - 1];
+        return err->status;
+    }
+    if (f->progress)
+        f->progress(f->context, f->n_all, f->n_all);
+    return STATUS_OK;
+}
+
+enum status placement_fill(struct plan *plan, struct thread_team *team,
+                           placement_progress *progress, void *context, struct error *err)
+{
+    struct fill f = {.plan = plan, .progress = progress, .context = context};
+    enum status status = fill(&f, team, err);
+    arena_done(&f.arena);
+    return status;
+}

@@ -1,0 +1,207 @@
+/* Steps that both dataflows are made of. */
+#include <assert.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "engine/plan_builder.h"
+
+#define MAX_PENDING 8
+
+static const char *const kind_names[] = {
+#define STEP_KIND_TEXT(name, text) text,
+    STEP_KIND_LIST(STEP_KIND_TEXT)
+#undef STEP_KIND_TEXT
+};
+
+const char *step_kind_name(enum step_kind kind)
+{
+    return kind_names[kind];
+}
+
+void *builder_take(struct builder *b, int64_t n, size_t size)
+{
+    struct space *space = &b->spaces[b->node];
+    void *block = space_take(space, n, size);
+    if (b->is_counting)
+        block = arena_alloc(&b->plan->arena, (size_t)n, size);
+    b->is_out_of_memory |= !block;
+    return block;
+}
+
+bool builder_by_chunks(const struct builder *b)
+{
+    return b->kind == PROGRAM_FEW && !b->plan->options.is_attention_whole;
+}
+
+bool builder_is_by_position(const struct builder *b)
+{
+    const struct engine_options *o = &b->plan->options;
+    return o->dataflow == DATAFLOW_ROW && o->row_attention == ROW_ATTENTION_POSITION;
+}
+
+/* What the options make of a barrier. */
+static enum sync sync_of(struct builder *b, int layer, enum sync sync)
+{
+    const struct engine_options *o = &b->plan->options;
+    if (sync == SYNC_NODE && layer >= 0 && b->n_node_syncs++ < o->n_promoted_barriers)
+        sync = SYNC_GLOBAL;
+    return sync == SYNC_GLOBAL && o->is_flat_barrier ? SYNC_FLAT : sync;
+}
+
+struct step *builder_step(struct builder *b, enum step_kind kind, int layer, enum sync sync, int n)
+{
+    if (b->is_out_of_memory)
+        return NULL;
+    struct part *parts = builder_take(b, b->n_pending + n, sizeof *parts);
+    if (!parts)
+        return NULL;
+    memcpy(parts, b->pending, (size_t)b->n_pending * sizeof *parts);
+    struct step *step = &b->program->steps[b->program->n_steps++];
+    *step = (struct step){.kind = kind, .layer = layer, .sync = sync_of(b, layer, sync)};
+    step->each = parts;
+    step->n_each = b->n_pending;
+    step->parts = parts + b->n_pending;
+    step->is_private = b->plan->options.is_static_rows;
+    b->n_pending = 0;
+    return step;
+}
+
+void step_add(struct step *step, const struct part *part)
+{
+    if (step && part->per > 0)
+        step->parts[step->n_parts++] = *part;
+}
+
+void builder_each(struct builder *b, const struct part *part)
+{
+    assert(b->n_pending < MAX_PENDING);
+    if (part->per > 0)
+        b->pending[b->n_pending++] = *part;
+}
+
+void builder_prepare(struct builder *b, enum step_kind kind, int layer, const struct part *parts,
+                     int n)
+{
+    if (builder_is_each(b)) {
+        for (int i = 0; i < n; i++)
+            builder_each(b, &parts[i]);
+        return;
+    }
+    struct step *step = builder_step(b, kind, layer, SYNC_NODE, n);
+    for (int i = 0; i < n; i++)
+        step_add(step, &parts[i]);
+    if (step)
+        step->is_leader = b->plan->options.quantise == QUANTISE_LEADER;
+}
+
+static bool has_same_needs(const struct packed *a, const struct packed *b)
+{
+    struct packing_needs x = packing_needs(a->packing, a->group);
+    struct packing_needs y = packing_needs(b->packing, b->group);
+    return x.is_float == y.is_float && x.act_group == y.act_group && x.sum_group == y.sum_group;
+}
+
+/* The normed residual as each of n matrices wants it. */
+static void build_norm(struct builder *b, int layer, const float *gain,
+                       const struct weight_slice *const *w, int n, struct activations *a)
+{
+    struct part parts[3];
+    int n_parts = 0;
+    for (int i = 0; i < n; i++) {
+        if (w[i]->w.n_rows == 0)
+            continue;
+        a[i] = builder_activations(b, ACT_NORMED, &w[i]->w, NULL);
+        bool is_known = false;
+        for (int k = 0; k < i; k++)
+            is_known |= w[k]->w.n_rows > 0 && has_same_needs(&w[k]->w, &w[i]->w);
+        if (!is_known)
+            parts[n_parts++] = part_norm(b, &b->buffers[b->node].residual, gain, a[i]);
+    }
+    builder_prepare(b, STEP_NORM, layer, parts, n_parts);
+}
+
+void build_qkv(struct builder *b, int layer)
+{
+    const struct model_config *c = b->config;
+    const struct layer_slices *s = &b->plan->slices.nodes[b->node].layers[layer];
+    const struct engine_options *o = &b->plan->options;
+    struct node_buffers *own = &b->buffers[b->node];
+    const struct weight_slice *w[3] = {&s->q, &s->k, &s->v};
+    struct activations a[3] = {{0}};
+    bool is_by_position = builder_is_by_position(b);
+    build_norm(b, layer, b->plan->model->weights.layers[layer].attn_norm, w, 3, a);
+
+    bool is_f16 = o->kv_format == KV_FORMAT_F16;
+    int64_t q_at = is_by_position ? b->plan->slices.cut.heads[b->node] * c->head_dim : 0;
+    float *q = rows_from(&own->q, q_at);
+    struct part parts[3] = {
+        part_matmul(b, &s->q, a[0], EPILOGUE_ROPE, q, own->q.stride),
+        part_matmul(b, &s->k, a[1], is_f16 ? EPILOGUE_ROPE_F16 : EPILOGUE_ROPE, own->k.x,
+                    own->k.stride),
+        part_matmul(b, &s->v, a[2], is_f16 ? EPILOGUE_F16 : EPILOGUE_STORE, own->v.x,
+                    own->v.stride),
+    };
+    int64_t at = (int64_t)layer * o->n_batch;
+    int64_t head_stride = (int64_t)KV_PAGE * b->plan->pages[b->node].head_pad;
+    for (int i = 1; i < 3 && is_f16; i++) {
+        parts[i].job.matmul.out_f16 = (i == 1 ? own->key_out : own->value_out) + at;
+        parts[i].job.matmul.f16_head_stride = head_stride;
+    }
+    struct step *step =
+        builder_step(b, STEP_QKV, layer, is_by_position ? SYNC_GLOBAL : SYNC_NODE, 3);
+    for (int i = 0; i < 3; i++)
+        step_add(step, &parts[i]);
+    if (is_f16)
+        return;
+    struct kv_store_job job = {.format = o->kv_format, .n_heads = b->plan->n_kv_heads[b->node]};
+    job.head_dim = c->head_dim;
+    job.k = own->k.x;
+    job.v = own->v.x;
+    job.stride = own->k.stride;
+    job.position = b->shared->position;
+    job.pages = own->pages + at;
+    struct part store = {.job = {.kv_store = job}, .extent = EXTENT_TOKENS, .grain = 1};
+    store.per = job.n_heads > 0;
+    store.run = builder_kernel(b, OP_kv_store, PACKING_none);
+    step_add(builder_step(b, STEP_KV_STORE, layer, SYNC_NODE, 1), &store);
+}
+
+void build_attention(struct builder *b, int layer, enum sync sync)
+{
+    struct part part = part_attention(b, layer);
+    step_add(builder_step(b, STEP_ATTENTION, layer, sync, 1), &part);
+}
+
+void build_gate_up(struct builder *b, int layer, enum sync sync)
+{
+    const struct weight_slice *w = &b->plan->slices.nodes[b->node].layers[layer].gate_up;
+    struct node_buffers *own = &b->buffers[b->node];
+    struct activations a = {0};
+    build_norm(b, layer, b->plan->model->weights.layers[layer].ffn_norm, &w, 1, &a);
+    bool is_row = b->plan->options.dataflow == DATAFLOW_ROW;
+    int64_t at = is_row ? b->plan->slices.cut.ff[b->node] : 0;
+    struct part part =
+        part_matmul(b, w, a, EPILOGUE_SILU_MUL, rows_from(&own->gated, at), own->gated.stride);
+    if (is_row)
+        part_scatter(b, &part, offsetof(struct node_buffers, gated), at, 2);
+    step_add(builder_step(b, STEP_GATE_UP, layer, sync, 1), &part);
+}
+
+void build_quantize(struct builder *b, int layer, enum act_purpose purpose,
+                    const struct weight_slice *w, const struct rows *rows,
+                    const float *const *peaks, int n_peaks, struct activations *a)
+{
+    *a = builder_activations(b, purpose, &w->w, rows);
+    if (packing_needs(w->w.packing, w->w.group).is_float)
+        return;
+    if (w->w.n_rows == 0) { /* the other nodes have the step, so this one has it too */
+        builder_prepare(b, STEP_QUANTISE, layer, NULL, 0);
+        return;
+    }
+    struct part part = part_quantize(b, rows, *a);
+    if (a->group == 0) {
+        part.job.quantize.peaks = peaks;
+        part.job.quantize.n_peaks = n_peaks;
+    }
+    builder_prepare(b, STEP_QUANTISE, layer, &part, 1);
+}

@@ -1,0 +1,310 @@
+#include "engine/weight_slices.h"
+
+#include <string.h>
+
+#include "kernels/kernel_select.h"
+
+/* How one matrix is packed: chosen once, the same on all nodes. */
+struct choice {
+    enum packing packing;
+    int group;
+};
+
+struct layer_choices {
+    struct choice q, k, v, o, gate_up, down;
+};
+
+struct maker {
+    struct weight_slices *slices;
+    const struct model *model;
+    const struct engine_options *options;
+    enum dataflow dataflow;
+    void *scratch; /* packing_choose */
+    bool has_trits5;
+    struct layer_choices *choices; /* (n_layer) */
+    struct choice output;
+    bool is_out_of_memory;
+};
+
+static struct choice choose(const struct maker *m, const struct weight *w)
+{
+    struct packing_choice best = packing_choose(&w->tensor, m->has_trits5, m->scratch);
+    if (best.packing == PACKING_none)
+        return (struct choice){PACKING_f32, 0};
+    return (struct choice){best.packing, best.group};
+}
+
+static bool is_trits(enum packing p)
+{
+    return p == PACKING_trits4 || p == PACKING_trits5;
+}
+
+/* One packing for two matrices whose rows are interleaved: the finer group, trits4 if one needs it,
+ * and f32, which every format can be decoded to, where the packings have nothing in common. */
+static struct choice join_choices(struct choice a, struct choice b)
+{
+    if (is_trits(a.packing) && is_trits(b.packing)) {
+        enum packing p = a.packing == b.packing ? a.packing : PACKING_trits4;
+        int group = a.group == 0 ? b.group : b.group == 0 || a.group < b.group ? a.group : b.group;
+        return (struct choice){p, group};
+    }
+    return a.packing == b.packing ? a : (struct choice){PACKING_f32, 0};
+}
+
+static void choose_layer(struct maker *m, const struct layer_weights *w, struct layer_choices *c)
+{
+    c->q = choose(m, &w->attn_q);
+    c->k = choose(m, &w->attn_k);
+    c->v = choose(m, &w->attn_v);
+    c->o = choose(m, &w->attn_output);
+    c->gate_up = join_choices(choose(m, &w->ffn_gate), choose(m, &w->ffn_up));
+    c->down = choose(m, &w->ffn_down);
+}
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    return b == 0 ? a : gcd(b, a % b);
+}
+
+/* Inputs that a cut through the columns must keep together. */
+static int64_t block_of(struct choice c)
+{
+    int own = packing_group(c.packing);
+    int64_t block = own ? own : c.group ? c.group : 16;
+    return block;
+}
+
+static int64_t *boundaries(struct maker *m, int n_nodes)
+{
+    int64_t *at = arena_alloc(&m->slices->arena, (size_t)n_nodes + 1, sizeof *at);
+    m->is_out_of_memory |= !at;
+    return at;
+}
+
+static void make_cut(struct maker *m, int n_nodes, const int *weights)
+{
+    const struct model_config *c = &m->model->config;
+    int64_t head_multiple = 1, ff_multiple = 16;
+    for (int layer = 0; layer < c->n_layer && m->dataflow == DATAFLOW_COLUMN; layer++) {
+        int64_t o = block_of(m->choices[layer].o), down = block_of(m->choices[layer].down);
+        int64_t heads = o / gcd(o, c->head_dim);
+        head_multiple *= heads / gcd(head_multiple, heads);
+        ff_multiple *= down / gcd(ff_multiple, down);
+    }
+    struct cut *cut = &m->slices->cut;
+    cut->n_nodes = n_nodes;
+    cut->heads = boundaries(m, n_nodes);
+    cut->ff = boundaries(m, n_nodes);
+    cut->embd = boundaries(m, n_nodes);
+    cut->vocab = boundaries(m, n_nodes);
+    if (m->is_out_of_memory)
+        return;
+    cut_even(c->n_head, head_multiple, weights, n_nodes, cut->heads);
+    cut_even(c->n_ff, ff_multiple, weights, n_nodes, cut->ff);
+    cut_even(c->n_embd, TILE_ROWS, weights, n_nodes, cut->embd);
+    cut_even(c->n_vocab, TILE_ROWS, weights, n_nodes, cut->vocab);
+}
+
+static void *take(struct maker *m, int64_t n, size_t size)
+{
+    void *block = arena_alloc(&m->slices->arena, (size_t)n, size);
+    m->is_out_of_memory |= !block;
+    return block;
+}
+
+/* Rows [row0, row1) and inputs [col0, col1) of one or two matrices. */
+struct range {
+    int64_t row0, row1, col0, col1;
+};
+
+/* The row of a head that packed row i of it comes from: both halves of a rotated pair side by side. */
+static int head_row(const struct rope_config *rope, int i)
+{
+    if (rope->pairs == ROPE_ADJACENT || i >= rope->n_rot)
+        return i;
+    return i / 2 + i % 2 * (rope->n_rot / 2);
+}
+
+/* Which source row each packed row is; NULL where it is its own number. */
+static const int32_t *row_map(struct maker *m, struct range r, bool is_rotated)
+{
+    const struct model_config *c = &m->model->config;
+    bool is_moved = is_rotated && c->rope.pairs == ROPE_HALVES;
+    if (r.row0 == 0 && !is_moved)
+        return NULL;
+    int32_t *row_of = take(m, r.row1 - r.row0 + 1, sizeof *row_of);
+    for (int64_t i = 0; row_of && i < r.row1 - r.row0; i++) {
+        int64_t row = r.row0 + i, head = row / c->head_dim;
+        int in_head = (int)(row % c->head_dim);
+        row_of[i] = (int32_t)(is_moved ? head * c->head_dim + head_row(&c->rope, in_head) : row);
+    }
+    return row_of;
+}
+
+/* Biases in packed order; inputs beyond the first cut must not add them again. */
+static const float *arrange_bias(struct maker *m, const struct weight_slice *s,
+                                 const struct weight *const *weights)
+{
+    bool has_bias = false;
+    for (int i = 0; i < s->n_sources; i++)
+        has_bias |= weights[i]->bias != NULL;
+    if (!has_bias || s->col0 > 0)
+        return NULL;
+    float *bias = take(m, s->w.n_rows + 1, sizeof *bias);
+    for (int64_t r = 0; bias && r < s->w.n_rows; r++) {
+        const struct weight *w = weights[r % s->n_sources];
+        int64_t i = r / s->n_sources;
+        bias[r] = w->bias ? w->bias[s->row_of ? s->row_of[i] : i] : 0;
+    }
+    return bias;
+}
+
+static struct weight_slice slice_of(struct maker *m, const char *role,
+                                    const struct weight *const *weights, int n, struct choice c,
+                                    struct range r, bool is_rotated)
+{
+    struct weight_slice s = {.role = role, .n_sources = n, .col0 = r.col0};
+    for (int i = 0; i < n; i++)
+        s.source[i] = &weights[i]->tensor;
+    int64_t n_rows = r.col0 < r.col1 ? n * (r.row1 - r.row0) : 0;
+    s.w = (struct packed){c.packing, c.group, n_rows, r.col1 - r.col0, NULL};
+    s.row_of = row_map(m, r, is_rotated);
+    s.scale = weights[0]->scale;
+    s.bias = arrange_bias(m, &s, weights);
+    return s;
+}
+
+static struct weight_slice slice_one(struct maker *m, const char *role, const struct weight *w,
+                                     struct choice c, struct range r, bool is_rotated)
+{
+    return slice_of(m, role, &w, 1, c, r, is_rotated);
+}
+
+/* O and down: by inputs, or by outputs. */
+static struct weight_slice slice_narrow(struct maker *m, const char *role, const struct weight *w,
+                                        struct choice c, int node, int64_t col0, int64_t col1)
+{
+    const int64_t *embd = m->slices->cut.embd;
+    struct range r = {embd[node], embd[node + 1], 0, w->tensor.n_cols};
+    if (m->dataflow == DATAFLOW_COLUMN)
+        r = (struct range){0, w->tensor.n_rows, col0, col1};
+    struct weight_slice s = slice_one(m, role, w, c, r, false);
+    bool is_int = m->dataflow == DATAFLOW_COLUMN && m->slices->cut.n_nodes > 1 &&
+                  m->options->act_scale == ACT_SCALE_TOKEN && is_trits(c.packing) && c.group == 0;
+    if (is_int && s.w.n_rows > 0)
+        s.row_scale = take(m, (s.w.n_rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, sizeof(float));
+    m->slices->is_partial_int |= is_int;
+    return s;
+}
+
+static struct layer_slices slice_layer(struct maker *m, int node, int layer)
+{
+    const struct model_config *c = &m->model->config;
+    const struct layer_weights *w = &m->model->weights.layers[layer];
+    const struct layer_choices *choices = &m->choices[layer];
+    const struct cut *cut = &m->slices->cut;
+    struct kv_range kv = cut_kv_range(cut, node, c->n_head, c->n_head_kv);
+    int64_t hd = c->head_dim, n_embd = c->n_embd;
+    int64_t q0 = cut->heads[node] * hd, q1 = cut->heads[node + 1] * hd;
+    int64_t ff0 = cut->ff[node], ff1 = cut->ff[node + 1];
+    struct range q = {q0, q1, 0, n_embd}, k = {kv.kv0 * hd, kv.kv1 * hd, 0, n_embd};
+    struct range ff = {ff0, ff1, 0, n_embd};
+    const struct weight *pair[2] = {&w->ffn_gate, &w->ffn_up};
+    return (struct layer_slices){
+        .q = slice_one(m, "attn_q", &w->attn_q, choices->q, q, true),
+        .k = slice_one(m, "attn_k", &w->attn_k, choices->k, k, true),
+        .v = slice_one(m, "attn_v", &w->attn_v, choices->v, k, false),
+        .o = slice_narrow(m, "attn_output", &w->attn_output, choices->o, node, q0, q1),
+        .gate_up = slice_of(m, "ffn_gate, ffn_up", pair, 2, choices->gate_up, ff, false),
+        .down = slice_narrow(m, "ffn_down", &w->ffn_down, choices->down, node, ff0, ff1),
+    };
+}
+
+int weight_slices_of(const struct node_slices *node, int n_layer, struct weight_slice **all,
+                     int n_max)
+{
+    int n = 0;
+    for (int layer = 0; layer <= n_layer; layer++) {
+        struct layer_slices *l = node->layers + layer;
+        struct weight_slice *own[] = {&l->q, &l->k, &l->v, &l->o, &l->gate_up, &l->down};
+        struct weight_slice *last[] = {(struct weight_slice *)&node->output};
+        struct weight_slice **these = layer < n_layer ? own : last;
+        for (int i = 0; i < (layer < n_layer ? 6 : 1); i++, n++)
+            if (n < n_max)
+                all[n] = these[i];
+    }
+    return n;
+}
+
+uint64_t weight_slice_bytes(const struct weight_slice *s)
+{
+    const struct packed *w = &s->w;
+    if (w->n_rows == 0 || w->n_cols == 0)
+        return 0;
+    return (packed_bytes(w->packing, w->group, w->n_rows, w->n_cols) + 63) / 64 * 64;
+}
+
+static void slice_node(struct maker *m, int node)
+{
+    const struct model_config *c = &m->model->config;
+    struct node_slices *own = &m->slices->nodes[node];
+    const int64_t *vocab = m->slices->cut.vocab;
+    own->layers = take(m, c->n_layer, sizeof *own->layers);
+    if (!own->layers)
+        return;
+    for (int layer = 0; layer < c->n_layer; layer++)
+        own->layers[layer] = slice_layer(m, node, layer);
+    struct range r = {vocab[node], vocab[node + 1], 0, c->n_embd};
+    own->output = slice_one(m, "output", &m->model->weights.output, m->output, r, false);
+    for (int layer = 0; layer < c->n_layer; layer++) {
+        struct layer_slices *l = &own->layers[layer];
+        struct weight_slice *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate_up, &l->down};
+        for (int i = 0; i < 6; i++)
+            own->bytes += weight_slice_bytes(all[i]);
+    }
+    own->bytes += weight_slice_bytes(&own->output);
+}
+
+static int64_t longest_row(const struct model_config *c)
+{
+    int64_t n = c->n_embd > c->n_ff ? c->n_embd : c->n_ff, q = (int64_t)c->n_head * c->head_dim;
+    return n > q ? n : q;
+}
+
+static enum status make(struct maker *m, int n_nodes, const int *weights, struct error *err)
+{
+    const struct model_config *c = &m->model->config;
+    size_t n_scratch = PACKING_CHOOSE_SCRATCH(longest_row(c));
+    m->scratch = take(m, (int64_t)n_scratch, 1);
+    m->choices = take(m, c->n_layer, sizeof *m->choices);
+    m->slices->nodes = take(m, n_nodes, sizeof *m->slices->nodes);
+    if (!m->is_out_of_memory) {
+        for (int layer = 0; layer < c->n_layer; layer++)
+            choose_layer(m, &m->model->weights.layers[layer], &m->choices[layer]);
+        m->output = choose(m, &m->model->weights.output);
+        make_cut(m, n_nodes, weights);
+    }
+    for (int node = 0; node < n_nodes && !m->is_out_of_memory; node++)
+        slice_node(m, node);
+    return m->is_out_of_memory ? fail_memory(err, m->model->path, m->slices->arena.total)
+                               : STATUS_OK;
+}
+
+enum status weight_slices_make(struct weight_slices *slices, const struct model *model,
+                               const struct engine_options *options, enum dataflow dataflow,
+                               int n_nodes, const int *weights, struct error *err)
+{
+    *slices = (struct weight_slices){0};
+    struct maker m = {.slices = slices, .model = model, .options = options, .dataflow = dataflow};
+    m.has_trits5 = kernel_select(OP_matmul, PACKING_trits5, options->isa)->isa != ISA_scalar;
+    enum status status = make(&m, n_nodes, weights, err);
+    if (status != STATUS_OK)
+        weight_slices_done(slices);
+    return status;
+}
+
+void weight_slices_done(struct weight_slices *slices)
+{
+    arena_done(&slices->arena);
+    *slices = (struct weight_slices){0};
+}

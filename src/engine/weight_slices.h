@@ -1,0 +1,57 @@
+/* The weights of a model as the nodes hold them: which rows and inputs of which matrix, in which
+ * packing. Data until place_weights (placement.h) fills the memory. */
+#ifndef TRINE_ENGINE_WEIGHT_SLICES_H
+#define TRINE_ENGINE_WEIGHT_SLICES_H
+
+#include "engine/cut.h"
+#include "engine/engine_options.h"
+#include "model/model_load.h"
+
+/* y = scale * (W x) + bias for a part of a matrix. */
+struct weight_slice {
+    const char *role;               /* "attn_q": for messages and prints */
+    struct packed w;                /* data: borrowed from the node's arena */
+    const struct tensor *source[2]; /* two: rows interleaved */
+    int n_sources;
+    const int32_t *row_of; /* owned: arena; row of the source for each packed row of one source;
+                              NULL: the same number */
+    int64_t col0;          /* first input */
+    float scale;
+    const float *bias; /* owned: arena; in packed order, or NULL */
+    float *row_scale;  /* owned: arena; (n_rows) of a slice that is summed as integers, else NULL */
+};
+
+struct layer_slices {
+    struct weight_slice q, k, v, o, gate_up, down;
+};
+
+struct node_slices {
+    struct layer_slices *layers; /* owned: arena */
+    struct weight_slice output;
+    uint64_t bytes; /* of packed weights */
+};
+
+struct weight_slices {
+    struct cut cut;
+    struct node_slices *nodes; /* owned: arena; (n_nodes) */
+    bool is_partial_int;       /* O and down of some layer are summed as integers */
+    struct arena arena;
+};
+
+/* Chooses packings (reads the scales of the ternary tensors) and boundaries. weights: threads of
+ * each node.
+ * errors  MEMORY; UNSUPPORTED for a model that the engine cannot run */
+enum status weight_slices_make(struct weight_slices *slices, const struct model *model,
+                               const struct engine_options *options, enum dataflow dataflow,
+                               int n_nodes, const int *weights, struct error *err);
+void weight_slices_done(struct weight_slices *slices);
+
+/* All slices of a node in the order in which a token reads them; returns their number, fills at most
+ * n_max. */
+int weight_slices_of(const struct node_slices *node, int n_layer, struct weight_slice **all,
+                     int n_max);
+
+/* Packed bytes of a slice as its arena takes them. */
+uint64_t weight_slice_bytes(const struct weight_slice *slice);
+
+#endif
