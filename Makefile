@@ -8,6 +8,8 @@ BUILD    := build/$(CONFIG)
 PACKAGES := libpcre2-8 jansson hwloc $(if $(filter test check check-numa check-all,$(MAKECMDGOALS)),cmocka)
 
 VERSION  := 0.1.0
+COMMIT   := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+NUMBER   := $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 Q        := $(if $(V),,@)
 CPPFLAGS += -Isrc -D_GNU_SOURCE -DTRINE_VERSION='"$(VERSION)"'
 WARNINGS := -Wall -Wextra -Wshadow -Wvla -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
@@ -52,6 +54,9 @@ all: $(BUILD)/trine $(BUILD)/trine.1 ## build trine and its manual
 
 $(BUILD)/trine: $(CLI_OBJ) $(BUILD)/libtrine.a
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lm -o $@
+
+# Results of `bench` name the commit.
+$(BUILD)/src/cli/bench_fields.o: CPPFLAGS += -DTRINE_COMMIT='"$(COMMIT)"' -DTRINE_BUILD_NUMBER=$(NUMBER)
 
 $(BUILD)/libtrine.a: $(LIB_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^

@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "cli/cli.h"
+#include "cli/engine_choice.h"
 #include "cli/inspect_machine.h"
+#include "cli/inspect_plan.h"
 #include "gguf/gguf_metadata.h"
 #include "model/model_load.h"
 #include "tensor/packings.h"
@@ -16,7 +17,10 @@
 
 struct inspect_options {
     const char *model, *pre_tokenizer;
-    bool json, brief, machine;
+    bool json, brief, machine, plan;
+    int64_t n_ctx;
+    int format;
+    struct engine_choice engine;
 };
 
 #define INSPECT(field) offsetof(struct inspect_options, field)
@@ -31,6 +35,13 @@ static const struct option options[] = {
      OPT_FLAG, INSPECT(machine), 0, 0},
     {"--pre-tokenizer", "NAME", NULL, "judge the tokenizer as `run` with this option would",
      OPT_TEXT, INSPECT(pre_tokenizer), 0, 0},
+    {"--plan", NULL, NULL, "instead: what every node would do for a token, before anything runs",
+     OPT_FLAG, INSPECT(plan), 0, 0},
+    {"--format", PLAN_FORMATS, "text", "of --plan; svg: a picture of one layer", OPT_CHOICE,
+     INSPECT(format), 0, 0},
+    {"-c, --ctx-size", "N", "0", "context of --plan, as for `run`", OPT_INT, INSPECT(n_ctx), 0,
+     1 << 30},
+    ENGINE_OPTIONS(INSPECT(engine)),
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0}};
 
 /* Sums over the tensors of one format. */
@@ -282,6 +293,17 @@ static enum status print_json(const struct inspection *in, struct error *err)
     return status;
 }
 
+static enum status inspect_options_plan(const struct inspect_options *o, struct error *err)
+{
+    struct engine_options choice = {.n_ctx = (int)o->n_ctx};
+    struct model model;
+    TRY(engine_choice_resolve(&o->engine, &choice, err));
+    TRY(model_open(&model, o->model, err));
+    enum status status = inspect_plan(&model, &choice, (enum plan_format)o->format, stdout, err);
+    model_close(&model);
+    return status;
+}
+
 static enum status inspect(struct inspection *in, const struct inspect_options *o,
                            struct error *err)
 {
@@ -289,6 +311,8 @@ static enum status inspect(struct inspection *in, const struct inspect_options *
         return inspect_machine(o->json, err);
     if (!o->model)
         return fail(err, STATUS_USAGE, "no model: give its file as -m FILE or first argument");
+    if (o->plan)
+        return inspect_options_plan(o, err);
     TRY(gguf_open(&in->file, o->model, format_resolve, err));
     add_up(in);
     judge(in, o);

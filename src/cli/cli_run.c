@@ -11,6 +11,8 @@
 
 static const struct option options[] = {GENERATION_OPTIONS, {NULL, NULL, NULL, NULL, 0, 0, 0, 0}};
 
+#define BANDWIDTH_S 0.5 /* how long the machine's read bandwidth is measured */
+
 struct run {
     struct generation g;
     struct sampler *sampler;
@@ -109,6 +111,27 @@ static enum status prepare(struct run *run, const struct generation_options *o, 
     return STATUS_OK;
 }
 
+/* Bytes that a decoded token reads, and their share of what this machine can read. Not of a model that
+ * fits in the caches: there it says nothing. */
+static void print_bandwidth(const struct run *run, double tokens_s)
+{
+    struct engine_report report;
+    engine_report(run->g.engine, &report);
+    int position = (int)run->g.prompt.n + run->n_written / 2;
+    double bytes = (double)report.token_bytes + (double)report.kv_token_bytes * position;
+    fprintf(stderr, "%.1f MB a token, %.2f GB/s", bytes / 1e6, bytes * tokens_s / 1e9);
+    double machine;
+    struct error err;
+    if (bytes < 2.0 * (double)report.cache_bytes)
+        fprintf(stderr, " (from the caches, mostly)");
+    else if (engine_bandwidth(run->g.engine, BANDWIDTH_S, &machine, &err) == STATUS_OK)
+        fprintf(stderr, ", %.0f %% of the %.1f GB/s that this machine reads",
+                100 * bytes * tokens_s / machine, machine / 1e9);
+    if (report.placed >= 0)
+        fprintf(stderr, "; %.1f %% of the pages are on their node", 100 * report.placed);
+    fprintf(stderr, "\n");
+}
+
 static void print_speed(const struct run *run)
 {
     double prompt_s = (double)run->prompt_ns / 1e9, decode_s = (double)run->decode_ns / 1e9;
@@ -116,6 +139,8 @@ static void print_speed(const struct run *run)
     fprintf(stderr, "prompt %zu tokens, %.1f tok/s; decode %d tokens, %.1f tok/s; stopped: %s\n",
             run->g.prompt.n, (double)run->g.prompt.n / prompt_s, run->n_written,
             decode_s > 0 ? n_run / decode_s : 0.0, run->reason);
+    if (run->g.engine && n_run > 0)
+        print_bandwidth(run, n_run / decode_s);
 }
 
 static enum status run_text(struct run *run, const struct generation_options *o, struct error *err)

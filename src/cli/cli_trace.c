@@ -170,7 +170,7 @@ static enum status print_json(FILE *out, const struct trace_report *r, struct er
                             1 / r->median_s, "plain_tok_s", 1 / r->plain_median_s, "cost",
                             r->median_s / r->plain_median_s - 1, "all", json_sum("all", &r->all),
                             "steps", steps);
-    char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
+    char *text = all ? json_dumps(all, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     if (text)
         fprintf(out, "%s\n", text);
     enum status status = text ? STATUS_OK : fail_memory(err, "JSON", 0);

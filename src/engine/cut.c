@@ -23,3 +23,9 @@ struct kv_range cut_kv_range(const struct cut *cut, int node, int n_head, int n_
         return (struct kv_range){0, 0, 0};
     return (struct kv_range){head0 / group, (head1 + group - 1) / group, head0 % group};
 }
+
+struct kv_range cut_kv_own(const struct cut *cut, int node, int n_head, int n_head_kv)
+{
+    struct kv_range kv = cut_kv_range(cut, node, n_head, n_head_kv);
+    return (struct kv_range){kv.kv0 + (kv.first > 0), kv.kv1, 0};
+}

@@ -24,5 +24,7 @@ struct kv_range {
     int kv0, kv1, first;
 };
 struct kv_range cut_kv_range(const struct cut *cut, int node, int n_head, int n_head_kv);
+/* Those of which the first query head is the node's: no KV head belongs to two nodes. */
+struct kv_range cut_kv_own(const struct cut *cut, int node, int n_head, int n_head_kv);
 
 #endif

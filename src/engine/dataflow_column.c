@@ -22,14 +22,14 @@ static struct weight_slice *narrow_slice(struct builder *b, int node, int layer,
 
 /* The scale of a token's activations, which all nodes share, once more for the sums of integers: by
  * every thread for itself, because one that was late for O or down has none. */
-static const float *build_act_scale(struct builder *b, const float *const *peaks)
+static const float *build_act_scale(struct builder *b, int layer, const float *const *peaks)
 {
     struct activations a = builder_activations(
         b, ACT_SCALE, &(struct packed){.packing = PACKING_trits4, .n_rows = 1}, NULL);
     struct part part = part_quantize(b, &b->buffers[b->node].residual, a);
     part.job.quantize.peaks = peaks;
     part.job.quantize.n_peaks = b->plan->slices.cut.n_nodes;
-    builder_prepare(b, STEP_QUANTISE, -1, &part, 1);
+    builder_prepare(b, STEP_QUANTISE, layer, &part, 1);
     return a.scale;
 }
 
@@ -54,8 +54,8 @@ static void build_reduce(struct builder *b, int layer, enum narrow which, const 
     if (any->row_scale) {
         part.job.reduce.is_int = true;
         part.job.reduce.row_scale = any->row_scale;
-        part.job.reduce.act_scale = build_act_scale(b, peaks);
-        part.job.reduce.scale = any->scale;
+        part.job.reduce.act_scale = build_act_scale(b, layer, peaks);
+        part.job.reduce.scale = any->scale[0];
         part.job.reduce.bias = any->bias;
     }
     step_add(builder_step(b, STEP_REDUCE, layer, SYNC_NODE, 1), &part);

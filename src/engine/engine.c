@@ -1,10 +1,32 @@
 #include "engine/engine.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "engine/engine_state.h"
 #include "engine/placement.h"
+
+static uint64_t file_bytes(const struct model *model)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < model->file.n_tensors; i++)
+        bytes += model->file.tensors[i].span.bytes;
+    return bytes;
+}
+
+/* Rough figures of servers; only the order of magnitude matters. Read bandwidth of a node and the
+ * latency of a global barrier: the paper's machines, 60 to 90 GB/s and 2 to 6 us. */
+#define NODE_BYTES_S  60e9
+#define GLOBAL_S      4e-6
+#define LAYER_GLOBALS 2
+
+int engine_best_nodes(int n_nodes, uint64_t bytes, int n_layer)
+{
+    double one = (double)bytes / NODE_BYTES_S;
+    double all = one / n_nodes + n_layer * LAYER_GLOBALS * GLOBAL_S;
+    return n_nodes > 1 && all < one ? n_nodes : 1;
+}
 
 static enum status make_plan(struct engine *e, const struct engine_options *options,
                              struct error *err)
@@ -12,6 +34,12 @@ static enum status make_plan(struct engine *e, const struct engine_options *opti
     struct topology_source live = {0};
     struct team_request request = {options->n_threads, options->n_nodes, options->n_threads_a_node};
     TRY(topology_read(&e->topology, &live, err));
+    bool is_open = options->n_threads == 0 && options->n_nodes == 0 && !options->n_threads_a_node;
+    if (is_open) {
+        request.n_nodes =
+            engine_best_nodes(e->topology.n_nodes, file_bytes(e->model), e->model->config.n_layer);
+        e->is_kept_small = request.n_nodes < e->topology.n_nodes;
+    }
     TRY(team_layout_make(&e->layout, &e->topology, &request, err));
     return plan_make(&e->plan, e->model, &e->topology, &e->layout, options, err);
 }
@@ -98,7 +126,10 @@ static enum status bind_plan(struct engine *e, struct error *err)
         return fail_memory(err, e->model->path, n_nodes * sizeof *spaces);
     for (size_t node = 0; node < n_nodes; node++)
         spaces[node].base = node_arena_take(&e->memory[node].scratch, e->plan.sizes[node].scratch);
-    return plan_build(&e->plan, spaces, &e->shared, e->buffers, err);
+    TRY(plan_build(&e->plan, spaces, &e->shared, e->buffers, err));
+    for (size_t node = 0; node < n_nodes; node++)
+        assert(spaces[node].used == e->plan.sizes[node].scratch); /* both passes take the same */
+    return STATUS_OK;
 }
 
 static enum status open_cache(struct engine *e, struct error *err)

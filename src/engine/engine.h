@@ -27,6 +27,10 @@ void engine_close(struct engine *engine);
  * Freed by engine_close. */
 enum status engine_plan(struct engine **engine, const struct model *model,
                         const struct engine_options *options, struct error *err);
+/* How many of the machine's nodes a model of that size should use when the user does not say: one,
+ * where the barriers between nodes would take longer than reading from more of them saves. */
+int engine_best_nodes(int n_nodes, uint64_t bytes, int n_layer);
+
 const struct plan *engine_plan_of(const struct engine *engine);
 
 /* A sequence with room for the engine's n_ctx positions.
@@ -67,6 +71,7 @@ struct engine_report {
     uint64_t weight_bytes, kv_bytes, scratch_bytes; /* all nodes */
     uint64_t token_bytes;                           /* weights read for one token */
     uint64_t kv_token_bytes; /* of the cache per position that a token sees */
+    uint64_t cache_bytes;    /* L3 of all nodes together; 0: not known */
     double placed;           /* share of sampled pages that lie on their node; -1: not known */
     int64_t n_migrated;      /* pages that the kernel has moved since engine_open; -1: not known */
     bool is_bound;           /* memory policies were allowed */

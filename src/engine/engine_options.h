@@ -57,7 +57,6 @@ struct engine_options {
     int prefetch_wait_kib;   /* of the next weights, into L2, before waiting; 0: none */
     enum row_scatter row_scatter;
     enum row_attention row_attention;
-    bool is_traced;
 };
 
 #endif

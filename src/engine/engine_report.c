@@ -35,6 +35,7 @@ void engine_report(const struct engine *e, struct engine_report *report)
     if (e->kv.n_pools > 1)
         report->kv_token_bytes /= (uint64_t)e->layout.n_nodes;
     report->token_bytes = report->weight_bytes;
+    report->cache_bytes = e->topology.l3_bytes * (uint64_t)e->topology.n_nodes;
     report->n_migrated = -1;
     if (!e->is_loaded)
         return;
@@ -104,9 +105,19 @@ void engine_describe(const struct engine *e, char *text, size_t size)
     if (o->isa + 1 < N_ISAS)
         append(text, size, " (next faster: %s, %s)", isa_name((enum isa)(o->isa + 1)),
                cpu_best_isa() > o->isa ? "capped" : "not in this CPU");
-    append(text, size, "; %d thread%s on %d node%s%s, %s%s", e->layout.n_threads,
-           e->layout.n_threads == 1 ? "" : "s", e->layout.n_nodes,
-           e->layout.n_nodes == 1 ? "" : "s", e->layout.is_virtual ? " (virtual)" : "",
-           o->dataflow == DATAFLOW_ROW ? "row-owned" : "column-split",
-           e->layout.n_nodes == 1 ? " (the same on one node)" : "");
+    append(text, size, "; %d thread%s", e->layout.n_threads, e->layout.n_threads == 1 ? "" : "s");
+    if (e->layout.is_oversubscribed)
+        append(text, size, " (warning: they share %d usable core%s and delay each other)",
+               e->topology.n_usable, e->topology.n_usable == 1 ? "" : "s");
+    append(text, size, " on %d node%s", e->layout.n_nodes, e->layout.n_nodes == 1 ? "" : "s");
+    if (e->layout.is_virtual)
+        append(text, size, " (virtual)");
+    else if (e->is_kept_small)
+        append(text, size, " of %d (the model is too small for barriers between nodes to pay)",
+               e->topology.n_nodes);
+    if (e->layout.n_nodes > 1)
+        append(text, size, ", %s",
+               o->dataflow == DATAFLOW_ROW
+                   ? "row-owned"
+                   : "column-split (fewest barriers between nodes: 2 a layer)");
 }

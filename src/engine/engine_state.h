@@ -26,6 +26,7 @@ struct engine {
     struct trace *trace; /* borrowed, or NULL */
     int64_t load_ns, n_migrated;
     bool is_loaded;
+    bool is_kept_small; /* fewer nodes than the machine has, because the model is small */
     struct arena arena;
 };
 

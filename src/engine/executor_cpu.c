@@ -133,13 +133,13 @@ static void run_step(struct executor *e, struct worker *w, const struct step *st
             times->prepared = clock_ns();
         bool is_own = step->is_private || step->is_leader;
         uint32_t n_done = is_own ? run_own(step, me) : run_shared(e, step, w->cursor.seq, me);
+        if (times)
+            times->done = clock_ns();
         if (is_synced && n_done > 0)
             barrier_report(&e->barrier, &w->cursor, me->node, n_done);
     } else if (times) {
-        times->prepared = times->begun;
+        times->prepared = times->done = times->begun;
     }
-    if (times)
-        times->done = clock_ns();
     if (is_synced) {
         prefetch_next(step);
         barrier_wait(&e->barrier, &w->cursor, me->node, team_spin_ns(e->team));

@@ -26,6 +26,7 @@ struct fill {
     _Atomic int has_failed;
     _Atomic uint64_t n_done;
     uint64_t n_all;
+    bool is_mapped; /* all of the model's file */
     placement_progress *progress;
     void *context;
     struct arena arena;
@@ -91,9 +92,12 @@ static struct tensor rows_of_tensor(const struct tensor *t, int64_t row0, int64_
     return part;
 }
 
-/* The file's pages that lie wholly within rows that nobody here needs again. */
-static void release(const struct tensor *part)
+/* The file's pages that lie wholly within rows that nobody here needs again; of a mapping only:
+ * memory that somebody lent would lose its contents. */
+static void release(const struct fill *f, const struct tensor *part)
 {
+    if (!f->is_mapped)
+        return;
     uintptr_t page = 4096, begin = (uintptr_t)part->data, end = begin + part->bytes;
     begin = (begin + page - 1) / page * page;
     end = end / page * page;
@@ -116,6 +120,7 @@ static void populate(const struct tensor *part)
 static void name_tensor(const struct plan *plan, const struct tensor *t, char *what, size_t size)
 {
     const struct gguf_file *file = &plan->model->file;
+    snprintf(what, size, "%s", plan->model->path);
     for (size_t i = 0; i < file->n_tensors; i++)
         if (file->tensors[i].data == t->data)
             snprintf(what, size, "%s: tensor '%.*s'", plan->model->path,
@@ -181,7 +186,7 @@ static enum status pack_chunk(struct fill *f, struct weight_slice *s, int64_t ch
         copy_row_scales(s, row0, row1);
     for (int i = 0; i < s->n_sources; i++) {
         struct tensor part = source_rows(f, s, i, row0, row1);
-        release(&part);
+        release(f, &part);
     }
     return STATUS_OK;
 }
@@ -201,7 +206,7 @@ static enum status check_embedding(const struct fill *f, const struct team_membe
     char what[400];
     name_tensor(f->plan, t, what, sizeof what);
     TRY(format_check_scales(&part, what, err));
-    release(&part);
+    release(f, &part);
     return STATUS_OK;
 }
 
@@ -267,7 +272,9 @@ static enum status fill(struct fill *f, struct thread_team *team, struct error *
 enum status placement_fill(struct plan *plan, struct thread_team *team,
                            placement_progress *progress, void *context, struct error *err)
 {
-    struct fill f = {.plan = plan, .progress = progress, .context = context};
+    struct fill f = {.plan = plan, .progress = progress, .context = context, .is_mapped = true};
+    for (int i = 0; i < plan->model->file.n_shards; i++)
+        f.is_mapped &= !plan->model->file.shards[i].is_borrowed;
     enum status status = fill(&f, team, err);
     arena_done(&f.arena);
     return status;

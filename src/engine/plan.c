@@ -162,13 +162,17 @@ static void sum_units(struct plan *plan, enum program_kind kind)
 enum status plan_build(struct plan *plan, struct space *spaces, struct shared_buffers *shared,
                        struct node_buffers *buffers, struct error *err)
 {
-    struct part pending[16];
+    int max_pending = plan->layout->n_nodes + 8; /* folds of all nodes, and a few more */
+    struct part *pending = arena_alloc(&plan->arena, (size_t)max_pending, sizeof *pending);
+    if (!pending)
+        return fail_memory(err, plan->model->path, plan->arena.total);
     struct builder b = {.plan = plan,
                         .config = &plan->model->config,
                         .spaces = spaces,
                         .shared = shared,
                         .buffers = buffers,
-                        .pending = pending};
+                        .pending = pending,
+                        .max_pending = max_pending};
     b.is_counting = spaces[0].base == NULL;
     builder_buffers(&b);
     const struct team_layout *layout = plan->layout;

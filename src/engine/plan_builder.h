@@ -61,7 +61,7 @@ struct builder {
     struct shared_buffers *shared;
     struct node_buffers *buffers; /* (n_nodes) */
     struct part *pending;         /* what every thread does itself before the next step's units */
-    int n_pending;
+    int n_pending, max_pending;
     struct act_set sets[MAX_ACT_SETS]; /* of the present node */
     int n_sets;
     enum program_kind kind;

@@ -143,6 +143,10 @@ static enum status make(struct plan *plan, const struct engine_options *options,
         return fail(err, STATUS_UNSUPPORTED,
                     "%s: heads of %d elements; the engine runs up to %d, --reference any size",
                     plan->model->path, c->head_dim, ATTENTION_MAX_HEAD_DIM);
+    if (c->head_dim % 2)
+        return fail(err, STATUS_UNSUPPORTED,
+                    "%s: heads of %d elements; the engine turns pairs, --reference runs it",
+                    plan->model->path, c->head_dim);
     if (o->dataflow == DATAFLOW_ROW && o->row_attention == ROW_ATTENTION_POSITION &&
         o->kv_format != KV_FORMAT_F16)
         return fail(err, STATUS_USAGE, "--row-attention position needs an f16 KV cache");

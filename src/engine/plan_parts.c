@@ -42,7 +42,8 @@ struct part part_matmul(struct builder *b, const struct weight_slice *w, struct 
                         enum epilogue epilogue, float *out, int64_t out_stride)
 {
     struct matmul_job job = {.w = w->w, .a = a, .epilogue = epilogue};
-    job.scale = w->scale;
+    job.scale[0] = w->scale[0];
+    job.scale[1] = w->scale[1];
     job.bias = w->bias;
     job.out = out;
     job.out_stride = out_stride;

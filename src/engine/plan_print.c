@@ -151,7 +151,7 @@ enum status plan_listing_make(struct plan_listing *l, const struct plan *plan, i
 {
     *l = (struct plan_listing){.plan = plan, .n_tokens = n_tokens};
     assert(n_tokens > 0 && n_tokens <= PLAN_FEW_TOKENS);
-    size_t most = (size_t)plan->model->config.n_layer + 2;
+    size_t most = (size_t)plan->programs[PROGRAM_FEW][0].n_steps;
     l->stretches = memory_alloc(most, sizeof *l->stretches);
     if (!l->stretches)
         return fail_memory(err, plan->model->path, most * sizeof *l->stretches);

@@ -5,8 +5,6 @@
 
 #include "engine/plan_builder.h"
 
-#define MAX_PENDING 8
-
 static const char *const kind_names[] = {
 #define STEP_KIND_TEXT(name, text) text,
     STEP_KIND_LIST(STEP_KIND_TEXT)
@@ -50,11 +48,12 @@ static enum sync sync_of(struct builder *b, int layer, enum sync sync)
 
 struct step *builder_step(struct builder *b, enum step_kind kind, int layer, enum sync sync, int n)
 {
-    if (b->is_out_of_memory)
+    struct part *parts =
+        b->is_out_of_memory ? NULL : builder_take(b, b->n_pending + n, sizeof *parts);
+    if (!parts) {
+        b->n_pending = 0; /* there is no step for them to go before */
         return NULL;
-    struct part *parts = builder_take(b, b->n_pending + n, sizeof *parts);
-    if (!parts)
-        return NULL;
+    }
     memcpy(parts, b->pending, (size_t)b->n_pending * sizeof *parts);
     struct step *step = &b->program->steps[b->program->n_steps++];
     *step = (struct step){.kind = kind, .layer = layer, .sync = sync_of(b, layer, sync)};
@@ -74,7 +73,7 @@ void step_add(struct step *step, const struct part *part)
 
 void builder_each(struct builder *b, const struct part *part)
 {
-    assert(b->n_pending < MAX_PENDING);
+    assert(b->n_pending < b->max_pending);
     if (part->per > 0)
         b->pending[b->n_pending++] = *part;
 }

@@ -72,7 +72,7 @@ static void set_pages(struct engine *e, int node, int column, const struct sessi
     const struct kv_page_layout *page = &e->plan.pages[node];
     struct node_buffers *own = &e->buffers[node];
     int n_batch = e->plan.options.n_batch;
-    struct kv_range kv = cut_kv_range(&e->plan.slices.cut, node, c->n_head, c->n_head_kv);
+    struct kv_range kv = cut_kv_own(&e->plan.slices.cut, node, c->n_head, c->n_head_kv);
     int64_t first = e->kv.n_pools > 1 ? (int64_t)kv.kv0 * KV_PAGE : 0; /* rows of heads before */
     int64_t row = (first + position % KV_PAGE) * page->head_pad * (int64_t)sizeof(uint16_t);
     for (int layer = 0; layer < c->n_layer; layer++) {

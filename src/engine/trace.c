@@ -1,5 +1,7 @@
 #include "engine/trace.h"
 
+#include <string.h>
+
 enum status trace_open(struct trace *trace, const struct plan *plan, enum program_kind kind,
                        int n_batches, struct error *err)
 {
@@ -8,7 +10,10 @@ enum status trace_open(struct trace *trace, const struct plan *plan, enum progra
     trace->n_steps = plan->programs[kind][0].n_steps;
     size_t n = (size_t)n_batches * (size_t)trace->n_threads * (size_t)trace->n_steps;
     trace->steps = memory_alloc(n, sizeof *trace->steps);
-    return trace->steps ? STATUS_OK : fail_memory(err, "trace", n * sizeof *trace->steps);
+    if (!trace->steps)
+        return fail_memory(err, "trace", n * sizeof *trace->steps);
+    memset(trace->steps, 0, n * sizeof *trace->steps); /* no page is new when a step is timed */
+    return STATUS_OK;
 }
 
 void trace_close(struct trace *trace)

@@ -169,7 +169,8 @@ static struct weight_slice slice_of(struct maker *m, const char *role,
     int64_t n_rows = r.col0 < r.col1 ? n * (r.row1 - r.row0) : 0;
     s.w = (struct packed){c.packing, c.group, n_rows, r.col1 - r.col0, NULL};
     s.row_of = row_map(m, r, is_rotated);
-    s.scale = weights[0]->scale;
+    s.scale[0] = weights[0]->scale;
+    s.scale[1] = weights[n - 1]->scale;
     s.bias = arrange_bias(m, &s, weights);
     return s;
 }
@@ -204,6 +205,8 @@ static struct layer_slices slice_layer(struct maker *m, int node, int layer)
     const struct layer_choices *choices = &m->choices[layer];
     const struct cut *cut = &m->slices->cut;
     struct kv_range kv = cut_kv_range(cut, node, c->n_head, c->n_head_kv);
+    if (m->dataflow == DATAFLOW_ROW && m->options->row_attention == ROW_ATTENTION_POSITION)
+        kv = cut_kv_own(cut, node, c->n_head, c->n_head_kv); /* nodes share pages */
     int64_t hd = c->head_dim, n_embd = c->n_embd;
     int64_t q0 = cut->heads[node] * hd, q1 = cut->heads[node + 1] * hd;
     int64_t ff0 = cut->ff[node], ff1 = cut->ff[node + 1];

@@ -16,9 +16,9 @@ struct weight_slice {
     const int32_t *row_of; /* owned: arena; row of the source for each packed row of one source;
                               NULL: the same number */
     int64_t col0;          /* first input */
-    float scale;
-    const float *bias; /* owned: arena; in packed order, or NULL */
-    float *row_scale;  /* owned: arena; (n_rows) of a slice that is summed as integers, else NULL */
+    float scale[2];        /* of even and odd packed rows: of the sources */
+    const float *bias;     /* owned: arena; in packed order, or NULL */
+    float *row_scale; /* owned: arena; (n_rows) of a slice that is summed as integers, else NULL */
 };
 
 struct layer_slices {

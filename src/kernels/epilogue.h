@@ -8,12 +8,17 @@
 #include "kernels/float_ops.h"
 #include "kernels/kernels.h"
 
+static inline bool matmul_has_scale(const struct matmul_job *job)
+{
+    return job->scale[0] != 1.0f || job->scale[1] != 1.0f;
+}
+
 /* y = y * scale if there is one, then + bias if there is one. */
 static inline void epilogue_affine(const struct matmul_job *job, int row0, int n, float y[16])
 {
-    if (job->scale != 1.0f)
+    if (matmul_has_scale(job))
         for (int r = 0; r < TILE_ROWS; r++)
-            y[r] *= job->scale;
+            y[r] *= job->scale[r % 2]; /* times 1 changes nothing */
     if (!job->bias)
         return;
     float bias[TILE_ROWS] = {0};

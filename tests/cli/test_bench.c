@@ -249,8 +249,8 @@ static void test_sequences(void **state)
     assert_int_equal(integer_of(two, "n_seq"), 2);
     check_samples(two, 1, 16);
     check_bytes(two);
-    double shared = 2 * (number_of(one, "bytes_per_token") - number_of(two, "bytes_per_token"));
-    assert_true(shared > 0 && shared < (double)integer_of(one, "model_size") * 4);
+    double saved = 2 * (number_of(one, "bytes_per_token") - number_of(two, "bytes_per_token"));
+    assert_true(saved > 0 && saved < (double)integer_of(one, "model_size") * 4);
     json_decref(results);
 }
 
@@ -375,7 +375,7 @@ static void test_refusals(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         expect_refusal(wrong[i], 2);
     expect_refusal(MODEL ".absent", 1);
-    expect_refusal(MODEL " -p 16 -n 0 -d 16000000", 1); /* a cache of a terabyte */
+    expect_refusal(MODEL " -p 0 -n 4 -npl 512 -d 16000000", 1); /* caches of 30 TB */
 }
 
 static int prepare(void **state)

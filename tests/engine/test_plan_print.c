@@ -174,6 +174,38 @@ static void test_reach(void **state)
     done(&p);
 }
 
+/* Nodes wait for each other by the number of a step: their lists have the same steps in the same
+ * order, also on nodes that have no heads. */
+static void test_lists_of_all_nodes_agree(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        struct engine_options options = {.dataflow = i & 1 ? DATAFLOW_ROW : DATAFLOW_COLUMN};
+        options.quantise = i & 2 ? QUANTISE_LEADER : QUANTISE_AUTO;
+        options.act_scale = i & 4 ? ACT_SCALE_TOKEN : ACT_SCALE_NODE;
+        options.row_scatter = i & 8 ? ROW_SCATTER_COPY : ROW_SCATTER_DIRECT;
+        struct planned p;
+        plan(&p, "node:12 core:1 pu:1", options);
+        const int64_t *heads = p.plan.slices.cut.heads;
+        int n_idle = 0;
+        for (int kind = 0; kind < N_PROGRAMS; kind++) {
+            const struct program *first = &p.plan.programs[kind][0];
+            for (int node = 0; node < 12; node++) {
+                const struct program *own = &p.plan.programs[kind][node];
+                n_idle += heads[node] == heads[node + 1];
+                assert_int_equal(own->n_steps, first->n_steps);
+                for (int s = 0; s < own->n_steps; s++) {
+                    assert_int_equal(own->steps[s].kind, first->steps[s].kind);
+                    assert_int_equal(own->steps[s].layer, first->steps[s].layer);
+                    assert_int_equal(own->steps[s].sync, first->steps[s].sync);
+                }
+            }
+        }
+        assert_true(n_idle > 0);
+        done(&p);
+    }
+}
+
 static char *printed(void (*print)(FILE *, const struct plan_listing *),
                      const struct plan_listing *l)
 {
@@ -224,6 +256,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_stretches),
         cmocka_unit_test(test_reach),
         cmocka_unit_test(test_prints),
+        cmocka_unit_test(test_lists_of_all_nodes_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,9 +47,10 @@ static struct near row_times(const struct weights *w, const struct matmul_job *j
         terms += fabs(sum * scale);
     }
     double bound = (double)(links + 2) * 0x1p-23 * terms + 1e-44;
-    if (job->scale != 1.0f) {
-        y *= job->scale;
-        bound = bound * fabs(job->scale) + fabs(y) * 0x1p-23;
+    float own_scale = job->scale[row % 2];
+    if (own_scale != 1.0f) {
+        y *= own_scale;
+        bound = bound * fabs(own_scale) + fabs(y) * 0x1p-23;
     }
     if (job->bias) {
         y += job->bias[row];
@@ -215,11 +216,11 @@ static void matmul_once(struct check *c, const struct matmul_shape *s)
     job->a = check_activations(c, packing, s->group, s->n_cols, s->n_tokens, s->fill);
     job->n_tokens = s->n_tokens;
     job->epilogue = s->epilogue;
-    job->scale = check_below(c, 2) ? 1.0f : 0.37f;
+    for (int i = 0; i < 2; i++)
+        job->scale[i] =
+            s->epilogue == EPILOGUE_PARTIAL || check_below(c, 2) ? 1.0f : 0.37f + 0.4f * (float)i;
     if (s->epilogue != EPILOGUE_PARTIAL && check_below(c, 2))
         job->bias = check_floats(c, "bias", 1, s->n_rows, s->n_rows, FILL_RANDOM);
-    if (s->epilogue == EPILOGUE_PARTIAL)
-        job->scale = 1.0f;
     set_output(c, &m, s->n_rows, s->n_tokens);
     job->scratch = check_block(c, "scratch", MATMUL_SCRATCH_BYTES, ROLE_SCRATCH);
     check_run(c, (int)s->n_rows, verify_matmul, &m);
@@ -335,7 +336,7 @@ bool large_matmul(struct check *c, const struct large *large)
     job->n_tokens = own.n_tokens;
     job->a =
         check_activations(c, c->row->packing, own.group, own.n_cols, own.n_tokens, FILL_RANDOM);
-    job->scale = 1.0f;
+    job->scale[0] = job->scale[1] = 1.0f;
     job->out_stride = job->w.n_rows;
     size_t n_out = (size_t)(own.n_tokens * job->out_stride);
     job->out = check_block(c, "out", n_out * sizeof *job->out, ROLE_OUTPUT);

@@ -96,7 +96,7 @@ static void multiply_in_slices(const struct sliced *s, enum isa isa, const int *
     for (int k = 0; k < n_slices; k++)
         multiply_slice(
             s, isa, cuts[k], cuts[k + 1] - cuts[k], peaks, n_slices,
-            (struct matmul_job){.epilogue = EPILOGUE_PARTIAL, .scale = 1, .out_int = sums[k]});
+            (struct matmul_job){.epilogue = EPILOGUE_PARTIAL, .scale = {1, 1}, .out_int = sums[k]});
     for (int t = 0; t < N_TOKENS; t++) {
         float amax = 0;
         for (int i = 0; i < N_COLS; i++)
@@ -125,7 +125,7 @@ static void test_column_slices(void **state)
                 multiply_slice(
                     &s, isa, 0, N_COLS, NULL, 0,
                     (struct matmul_job){.epilogue = is_add ? EPILOGUE_ADD : EPILOGUE_STORE,
-                                        .scale = s.scale,
+                                        .scale = {s.scale, s.scale},
                                         .bias = s.bias,
                                         .out = whole});
                 multiply_in_slices(&s, isa, cuts[c], n_slices[c], is_add, out);

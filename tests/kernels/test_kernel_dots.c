@@ -117,7 +117,7 @@ static void multiply(const struct tensor *t, const struct stored *s, enum packin
     float out[MAX_OUTPUTS];
     job.matmul.w = pack_tensor(t, packing, group, isa, &arena);
     job.matmul.n_tokens = split_stored(s, packing, group, &arena, &job.matmul.a);
-    job.matmul.scale = 1.0f;
+    job.matmul.scale[0] = job.matmul.scale[1] = 1.0f;
     job.matmul.out = out;
     job.matmul.out_stride = t->n_rows;
     job.matmul.scratch = arena_alloc(&arena, MATMUL_SCRATCH_BYTES, 1);

@@ -131,7 +131,7 @@ static void trial_init(struct trial *trial, struct packed shape, int n_tokens, e
     memset(trial, 0, sizeof *trial);
     trial->job.w = shape;
     trial->job.n_tokens = n_tokens;
-    trial->job.scale = 1;
+    trial->job.scale[0] = trial->job.scale[1] = 1;
     trial->job.out_stride = shape.n_rows + PAD;
     fill_weights(trial, fill);
     fill_activations(trial, fill);
@@ -345,7 +345,7 @@ static void epilogue_trial(enum packing packing, int n_rows, int head_dim, int n
     trial_init(&trial, (struct packed){packing, packing == PACKING_q4_0 ? 32 : 0, n_rows, 64, NULL},
                n_tokens, FILL_RANDOM);
     size_t n_angles = (size_t)(n_tokens * head_dim / 2);
-    trial.job.scale = scale;
+    trial.job.scale[0] = trial.job.scale[1] = scale;
     trial.job.head_dim = head_dim;
     trial.job.bias = trial.bias = get((size_t)n_rows * sizeof(float));
     trial.job.cosines = trial.cosines = get(n_angles * sizeof(float));

@@ -167,7 +167,7 @@ static struct inputs inputs_new(enum packing packing, int group, int64_t n_cols,
 {
     struct inputs in = {.job = {.w = {packing, group, MAX_ROWS, n_cols, NULL},
                                 .a = {.n_cols = n_cols},
-                                .scale = 1,
+                                .scale = {1, 1},
                                 .out_stride = OUT_STRIDE}};
     in.weights = guarded_new(packed_bytes(packing, group, MAX_ROWS, n_cols));
     in.job.w.data = in.weights.bytes;
@@ -231,7 +231,7 @@ static void check_shape(const struct kernel_row *row, const struct kernel_row *s
     int choice = below(is_row ? 4 : 3);
     in.job.epilogue = choice == 3 ? EPILOGUE_PARTIAL : choice ? EPILOGUE_ADD : EPILOGUE_STORE;
     in.job.bias = choice == 2 ? in.bias : NULL;
-    in.job.scale = choice == 2 ? 0.3f : 1;
+    in.job.scale[0] = in.job.scale[1] = choice == 2 ? 0.3f : 1;
     fill_floats((uint8_t *)start, MAX_TOKENS * OUT_STRIDE);
     int n_counts = sizeof tokens / sizeof *tokens - (below(4) ? 1 : 0); /* 64 tokens take long */
     run(scalar, &in, MAX_ROWS, tokens[n_counts - 1], want);

@@ -109,7 +109,7 @@ static __attribute__((noinline, unused)) void finish_floats(const struct matmul_
                                                             int64_t tile, int token, __m512 y)
 {
     int64_t row0 = tile * TILE_ROWS;
-    bool is_plain = job->scale == 1.0f && !job->bias && row0 + TILE_ROWS <= job->w.n_rows;
+    bool is_plain = !matmul_has_scale(job) && !job->bias && row0 + TILE_ROWS <= job->w.n_rows;
     float *out = job->out + token * job->out_stride + row0;
     if (is_plain && job->epilogue == EPILOGUE_STORE) {
         _mm512_storeu_ps(out, y);
