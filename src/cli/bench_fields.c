@@ -97,6 +97,18 @@ static void put_choices(json_t *fields, const struct bench_run *run, const struc
     put_text(fields, "act_scale", o->act_scale == ACT_SCALE_TOKEN ? "token" : "node");
     put_text(fields, "barrier", o->is_flat_barrier ? "flat" : "two-level");
     put_text(fields, "rows", o->is_static_rows ? "static" : "dynamic");
+    static const char *const quantise[] = {"auto", "each", "leader", "split"};
+    static const char *const placement[] = {"local", "interleave", "one-node"};
+    put_text(fields, "quantise", quantise[o->quantise]);
+    put_text(fields, "attention_split", o->is_attention_whole ? "off" : "on");
+    put_text(fields, "kv_placement", placement[o->kv_placement]);
+    put_text(fields, "weights_placement", placement[o->weights_placement]);
+    put_integer(fields, "extra_barriers", o->n_extra_barriers);
+    put_integer(fields, "promote_barriers", o->n_promoted_barriers);
+    put_integer(fields, "prefetch_wait_kib", o->prefetch_wait_kib);
+    put_text(fields, "row_scatter", o->row_scatter == ROW_SCATTER_COPY ? "copy" : "direct");
+    put_text(fields, "row_attention",
+             o->row_attention == ROW_ATTENTION_POSITION ? "position" : "head");
 }
 
 static void put_memory(json_t *fields, const struct bench_result *r,

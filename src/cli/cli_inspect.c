@@ -299,7 +299,8 @@ static enum status inspect_options_plan(const struct inspect_options *o, struct 
     struct model model;
     TRY(engine_choice_resolve(&o->engine, &choice, err));
     TRY(model_open(&model, o->model, err));
-    enum status status = inspect_plan(&model, &choice, (enum plan_format)o->format, stdout, err);
+    enum status status = inspect_plan(
+        &model, &choice, o->json ? PLAN_JSON : (enum plan_format)o->format, stdout, err);
     model_close(&model);
     return status;
 }

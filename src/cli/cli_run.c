@@ -20,6 +20,7 @@ struct run {
     char *text; /* owned: room for one token's text */
     size_t text_bytes;
     const float *logits; /* of the last token */
+    int n_decoded;       /* tokens that were run after the prompt */
     int n_written;       /* tokens */
     const char *reason;  /* why it stopped */
     int64_t prompt_ns, decode_ns;
@@ -79,16 +80,17 @@ static enum status generate(struct run *run, struct error *err)
         int64_t start = clock_ns();
         run->logits = generation_forward(&run->g, &token, 1, 1);
         run->decode_ns += clock_ns() - start;
+        run->n_decoded++;
     }
 }
 
 static enum status prepare(struct run *run, const struct generation_options *o, struct error *err)
 {
-    TRY(generation_open(&run->g, o, true, err));
+    TRY(generation_open(&run->g, o, !o->dry_run, err));
+    if (o->dry_run)
+        return generation_start(&run->g, 0, 1, err);
     TRY(generation_read_prompt(&run->g, err));
     TRY(generation_start(&run->g, o->n_predict != 0, 1, err));
-    if (o->dry_run)
-        return STATUS_OK;
     int n_vocab = run->g.model.config.n_vocab;
     struct sampler_options sampling = {
         .temperature = (float)o->temperature,
@@ -135,7 +137,7 @@ static void print_bandwidth(const struct run *run, double tokens_s)
 static void print_speed(const struct run *run)
 {
     double prompt_s = (double)run->prompt_ns / 1e9, decode_s = (double)run->decode_ns / 1e9;
-    int n_run = run->n_written > 1 ? run->n_written - 1 : 0; /* the first comes from the prompt */
+    int n_run = run->n_decoded; /* the first token of the text comes from the prompt */
     fprintf(stderr, "prompt %zu tokens, %.1f tok/s; decode %d tokens, %.1f tok/s; stopped: %s\n",
             run->g.prompt.n, (double)run->g.prompt.n / prompt_s, run->n_written,
             decode_s > 0 ? n_run / decode_s : 0.0, run->reason);

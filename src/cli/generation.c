@@ -187,11 +187,11 @@ static void describe_engine(const struct generation *g)
         }
         return;
     }
-    fprintf(stderr, "loaded %s in %.2f s (%.2f GB/s), buffers %s%s%s\n",
+    fprintf(stderr, "loaded %s in %.2f s (%.2f GB/s), buffers %s%s\n",
             cli_size(report.weight_bytes, weights), report.load_s,
             (double)report.weight_bytes / 1e9 / report.load_s,
             cli_size(report.scratch_bytes, scratch),
-            report.is_pinned ? "" : "; threads are not pinned", "");
+            report.is_pinned ? "" : "; threads are not pinned");
 }
 
 static enum status start_engine(struct generation *g, int n_logits, struct error *err)
@@ -248,6 +248,10 @@ enum status generation_start(struct generation *g, int n_more, int n_logits, str
                     "the prompt has %zu tokens and memory is left for a context of %d; shorten "
                     "the prompt",
                     g->prompt.n, g->n_ctx);
+    int n_default = n_train < DEFAULT_CTX_CAP ? n_train : DEFAULT_CTX_CAP;
+    if (!o->quiet && !o->n_ctx && g->n_ctx < n_default)
+        fprintf(stderr, "note: memory is left for a context of %d tokens, not for the usual %d\n",
+                g->n_ctx, n_default);
     if (!o->quiet && g->n_ctx > n_train)
         fprintf(stderr,
                 "note: the context of %d tokens is longer than the %d the model was trained for\n",

@@ -41,7 +41,7 @@ static enum status make_plan(struct engine *e, const struct engine_options *opti
         e->is_kept_small = request.n_nodes < e->topology.n_nodes;
     }
     TRY(team_layout_make(&e->layout, &e->topology, &request, err));
-    return plan_make(&e->plan, e->model, &e->topology, &e->layout, options, err);
+    return plan_make(&e->plan, e->model, &e->layout, options, err);
 }
 
 static enum status open_planned(struct engine **engine, const struct model *model,
@@ -51,6 +51,7 @@ static enum status open_planned(struct engine **engine, const struct model *mode
     if (!e)
         return fail_memory(err, model->path, sizeof *e);
     e->model = model;
+    e->load_ns = clock_ns(); /* until it is loaded: when that began */
     enum status status = make_plan(e, options, err);
     if (status != STATUS_OK) {
         engine_close(e);
@@ -129,6 +130,7 @@ static enum status bind_plan(struct engine *e, struct error *err)
     TRY(plan_build(&e->plan, spaces, &e->shared, e->buffers, err));
     for (size_t node = 0; node < n_nodes; node++)
         assert(spaces[node].used == e->plan.sizes[node].scratch); /* both passes take the same */
+    arena_done(&e->plan.lists);
     return STATUS_OK;
 }
 
@@ -146,15 +148,14 @@ static enum status open_cache(struct engine *e, struct error *err)
 static enum status start(struct engine *e, engine_progress *progress, void *context,
                          struct error *err)
 {
-    int64_t begin = clock_ns();
     TRY(take_memory(e, err));
     TRY(team_open(&e->team, &e->layout, !e->plan.options.is_unpinned, err));
     team_run(e->team, touch_memory, e);
     TRY(bind_plan(e, err));
     TRY(open_cache(e, err));
     TRY(placement_fill(&e->plan, e->team, progress, context, err));
-    TRY(executor_open(&e->executor, &e->plan, e->team, err));
-    e->load_ns = clock_ns() - begin;
+    TRY(executor_open(&e->executor, &e->plan, e->buffers, e->team, err));
+    e->load_ns = clock_ns() - e->load_ns;
     e->n_migrated = pages_migrated();
     e->is_loaded = true;
     return STATUS_OK;

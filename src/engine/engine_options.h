@@ -39,7 +39,7 @@ struct engine_options {
     enum isa isa;         /* cap; the caller has compared it with the machine */
     bool is_unpinned;
 
-    int n_ctx;      /* positions of a session; 0: see engine_plan_ctx */
+    int n_ctx; /* positions of a session; 0: that of the training, at most 4096 and what fits */
     int n_sessions; /* that can be open at once; 0: 1 */
     int n_batch;    /* most columns of a pass; 0: ENGINE_MAX_BATCH */
     int n_logits;   /* most columns of a pass whose logits are wanted; 0: n_sessions */

@@ -35,7 +35,9 @@ void engine_report(const struct engine *e, struct engine_report *report)
     if (e->kv.n_pools > 1)
         report->kv_token_bytes /= (uint64_t)e->layout.n_nodes;
     report->token_bytes = report->weight_bytes;
-    report->cache_bytes = e->topology.l3_bytes * (uint64_t)e->topology.n_nodes;
+    report->cache_bytes = e->topology.l3_bytes * (uint64_t)(e->layout.n_nodes < e->topology.n_nodes
+                                                                ? e->layout.n_nodes
+                                                                : e->topology.n_nodes);
     report->n_migrated = -1;
     if (!e->is_loaded)
         return;
@@ -115,6 +117,8 @@ void engine_describe(const struct engine *e, char *text, size_t size)
     else if (e->is_kept_small)
         append(text, size, " of %d (the model is too small for barriers between nodes to pay)",
                e->topology.n_nodes);
+    if (e->is_loaded && e->topology.n_nodes > 1 && !e->memory[0].weights.is_bound)
+        append(text, size, " (memory policies are forbidden here: first touch places pages)");
     if (e->layout.n_nodes > 1)
         append(text, size, ", %s",
                o->dataflow == DATAFLOW_ROW

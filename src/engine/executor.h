@@ -9,10 +9,12 @@
 #include "machine/thread_team.h"
 
 struct executor;
+struct node_buffers;
 
-/* Plan and team are borrowed; the plan is bound to its memory.
+/* Plan, buffers and team are borrowed; the plan is bound to its memory.
  * errors  MEMORY */
-enum status executor_open(struct executor **executor, struct plan *plan, struct thread_team *team,
+enum status executor_open(struct executor **executor, struct plan *plan,
+                          const struct node_buffers *buffers, struct thread_team *team,
                           struct error *err);
 void executor_close(struct executor *executor);
 

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "engine/executor.h"
+#include "engine/plan_builder.h"
 
 /* How many units of a thread's own range are taken in step seq: seq << 32 | from the front << 16 | from
  * the back. The owner takes from the front, helpers from the back, so that the owner's stream stays
@@ -11,7 +12,6 @@
 struct claim {
     _Alignas(64) _Atomic uint64_t state;
 };
-#define MAX_UNITS 0xffff /* of one thread in one step */
 
 struct worker {
     struct program *programs[N_PROGRAMS]; /* borrowed: the plan's */
@@ -22,7 +22,7 @@ struct executor {
     struct plan *plan;        /* borrowed */
     struct thread_team *team; /* borrowed */
     struct barrier barrier;
-    struct claim *claims;    /* owned: arena; (n_threads) */
+    struct claim **claims;   /* owned: arena; (n_nodes) those of its threads, in its memory */
     struct worker **workers; /* owned: arena; (n_threads) */
     struct arena arena;
     /* the present batch */
@@ -39,8 +39,8 @@ static int claim_unit(struct claim *claim, uint32_t seq, int n, bool is_owner)
         uint32_t at = (uint32_t)(state >> 32);
         if ((int32_t)(at - seq) > 0)
             return -1; /* the owner is in a later step: this one is over */
-        int front = at == seq ? (int)(state >> 16 & MAX_UNITS) : 0;
-        int back = at == seq ? (int)(state & MAX_UNITS) : 0;
+        int front = at == seq ? (int)(state >> 16 & PLAN_MAX_UNITS) : 0;
+        int back = at == seq ? (int)(state & PLAN_MAX_UNITS) : 0;
         if (front + back >= n)
             return -1;
         int unit = is_owner ? front++ : n - ++back;
@@ -90,7 +90,7 @@ static void run_each(const struct step *step)
 static uint32_t run_shared(struct executor *e, const struct step *step, uint32_t seq,
                            const struct team_member *me)
 {
-    struct claim *claims = e->claims + (me->index - me->in_node);
+    struct claim *claims = e->claims[me->node];
     uint32_t n_done = 0;
     for (int i = 0; i < me->n_in_node; i++) {
         int owner = (me->in_node + i) % me->n_in_node, begin, end, unit;
@@ -129,8 +129,6 @@ static void run_step(struct executor *e, struct worker *w, const struct step *st
     /* Others may have finished the step while this thread was not running. */
     if (!is_synced || !barrier_is_open(&e->barrier, &w->cursor, me->node)) {
         run_each(step);
-        if (times)
-            times->prepared = clock_ns();
         bool is_own = step->is_private || step->is_leader;
         uint32_t n_done = is_own ? run_own(step, me) : run_shared(e, step, w->cursor.seq, me);
         if (times)
@@ -138,7 +136,7 @@ static void run_step(struct executor *e, struct worker *w, const struct step *st
         if (is_synced && n_done > 0)
             barrier_report(&e->barrier, &w->cursor, me->node, n_done);
     } else if (times) {
-        times->prepared = times->done = times->begun;
+        times->done = times->begun;
     }
     if (is_synced) {
         prefetch_next(step);
@@ -212,11 +210,11 @@ static void own_worker(void *context, const struct team_member *me)
     }
 }
 
-static bool take_parts(struct executor *e)
+static bool take_parts(struct executor *e, const struct node_buffers *buffers)
 {
     const struct team_layout *layout = e->plan->layout;
     size_t n_threads = (size_t)layout->n_threads, n_nodes = (size_t)layout->n_nodes;
-    e->claims = arena_alloc(&e->arena, n_threads, sizeof *e->claims);
+    e->claims = arena_alloc(&e->arena, n_nodes, sizeof *e->claims);
     e->workers = arena_alloc(&e->arena, n_threads, sizeof *e->workers);
     e->barrier.nodes = arena_alloc(&e->arena, n_nodes, sizeof *e->barrier.nodes);
     e->barrier.n_nodes = layout->n_nodes;
@@ -225,21 +223,25 @@ static bool take_parts(struct executor *e)
     for (size_t i = 0; i < n_threads; i++)
         if (!(e->workers[i] = arena_alloc(&e->arena, 1, sizeof **e->workers)))
             return false;
-    for (size_t i = 0; i < n_nodes; i++)
-        if (!(e->barrier.nodes[i] = arena_alloc(&e->arena, 1, sizeof **e->barrier.nodes)))
-            return false;
+    for (size_t i = 0; i < n_nodes; i++) {
+        e->claims[i] = buffers[i].claims;
+        e->barrier.nodes[i] = buffers[i].barrier;
+    }
     return true;
 }
 
-enum status executor_open(struct executor **executor, struct plan *plan, struct thread_team *team,
+enum status executor_open(struct executor **executor, struct plan *plan,
+                          const struct node_buffers *buffers, struct thread_team *team,
                           struct error *err)
 {
-    struct executor *e = memory_alloc(1, sizeof *e);
+    struct arena arena = {0};
+    struct executor *e = arena_alloc(&arena, 1, sizeof *e); /* in an arena because it is aligned */
     if (!e)
         return fail_memory(err, "executor", sizeof *e);
+    e->arena = arena;
     e->plan = plan;
     e->team = team;
-    if (!take_parts(e)) {
+    if (!take_parts(e, buffers)) {
         executor_close(e);
         return fail_memory(err, "executor", sizeof *e);
     }
@@ -252,6 +254,6 @@ void executor_close(struct executor *e)
 {
     if (!e)
         return;
-    arena_done(&e->arena);
-    memory_free(e);
+    struct arena arena = e->arena; /* it lies in there itself */
+    arena_done(&arena);
 }

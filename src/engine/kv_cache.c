@@ -1,17 +1,11 @@
 #include "engine/kv_cache.h"
 
-static bool is_by_position(const struct plan *plan)
-{
-    return plan->options.dataflow == DATAFLOW_ROW &&
-           plan->options.row_attention == ROW_ATTENTION_POSITION;
-}
-
 enum status kv_cache_open(struct kv_cache *cache, const struct plan *plan,
                           struct node_arena *const *arenas, struct error *err)
 {
     int n_nodes = plan->layout->n_nodes, n_slots = plan->n_slots;
     *cache = (struct kv_cache){.plan = plan};
-    cache->n_pools = is_by_position(plan) ? n_nodes : 1;
+    cache->n_pools = plan_is_by_position(plan) ? n_nodes : 1;
     cache->base = arena_alloc(&cache->arena, (size_t)n_nodes, sizeof *cache->base);
     cache->n_free = arena_alloc(&cache->arena, (size_t)cache->n_pools, sizeof *cache->n_free);
     cache->free_slots = arena_alloc(&cache->arena, (size_t)cache->n_pools * (size_t)n_slots,

@@ -7,6 +7,7 @@
 
 #include "base/reader.h"
 #include "kernels/kernel_select.h"
+#include "tensor/ternary.h"
 
 #define CHUNK_BYTES ((uint64_t)1 << 20) /* packed: what one thread takes at a time */
 
@@ -159,10 +160,29 @@ static enum status check_sources(const struct fill *f, const struct weight_slice
     return STATUS_OK;
 }
 
-/* Per-row scales, for sums that are scaled after the nodes are added. */
-static void copy_row_scales(const struct weight_slice *s, int64_t row0, int64_t row1)
+/* The scale of a row whose groups have one in common; of groups of zeros it may be any. */
+static float common_scale(const struct tensor *t, int64_t row, uint8_t *scratch)
+{
+    float *scales = (float *)scratch; /* at most one per 32 inputs, then the codes */
+    struct ternary_rows own = {scratch + t->n_cols / 8 + 64, scales, 0};
+    ternary_extract(t, row, row + 1, &own);
+    for (int64_t i = 0; i < t->n_cols; i++)
+        if (own.codes[i] != 1 && scales[i / own.group] != 0)
+            return scales[i / own.group];
+    return 0;
+}
+
+/* Per-row scales, for sums that are scaled after the nodes are added. Of the whole row: the part that
+ * this node has may be zeros. */
+static void fill_row_scales(const struct weight_slice *s, int64_t row0, int64_t row1,
+                            uint8_t *scratch)
 {
     const struct packed *w = &s->w;
+    if (format_of(s->source[0]->format)->scale_group > 0) {
+        for (int64_t row = row0; row < row1; row++)
+            s->row_scale[row] = common_scale(s->source[0], row, scratch);
+        return;
+    }
     uint64_t tile_bytes = packed_tile_bytes(w->packing, w->group, w->n_cols);
     for (int64_t row = row0; row < row1; row += TILE_ROWS)
         memcpy(s->row_scale + row, w->data + (uint64_t)(row / TILE_ROWS) * tile_bytes,
@@ -183,7 +203,7 @@ static enum status pack_chunk(struct fill *f, struct weight_slice *s, int64_t ch
                               .scratch = scratch}};
     kernel_select(OP_pack, s->w.packing, f->plan->options.isa)->run(&job, (int)row0, (int)row1);
     if (s->row_scale)
-        copy_row_scales(s, row0, row1);
+        fill_row_scales(s, row0, row1, scratch);
     for (int i = 0; i < s->n_sources; i++) {
         struct tensor part = source_rows(f, s, i, row0, row1);
         release(f, &part);

@@ -88,6 +88,7 @@ static void build_program(struct builder *b)
     int n_steps = c->n_layer * n_layer_steps + OTHER_STEPS;
     b->program->steps = builder_take(b, n_steps, sizeof *b->program->steps);
     b->program->n_steps = 0;
+    b->program->shape = (struct batch_shape){0}; /* not fitted to any batch yet */
     b->folded.stride = 0;
     build_embed(b);
     for (int layer = 0; layer < c->n_layer; layer++) {

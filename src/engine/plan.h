@@ -101,6 +101,8 @@ struct program {
 enum program_kind { PROGRAM_FEW, PROGRAM_MANY, N_PROGRAMS };
 #define PLAN_FEW_TOKENS 8
 
+#define PLAN_MAX_UNITS  0xffff /* of one thread in one step */
+
 /* Sizes of one node, in bytes. */
 struct node_sizes {
     uint64_t weights, kv, scratch;
@@ -109,7 +111,6 @@ struct node_sizes {
 struct plan {
     const struct model *model;        /* borrowed */
     const struct team_layout *layout; /* borrowed */
-    const struct topology *topology;  /* borrowed */
     struct engine_options options;    /* with every default resolved */
     struct weight_slices slices;
     struct kv_page_layout *pages;         /* owned: arena; (n_nodes) */
@@ -118,12 +119,13 @@ struct plan {
     struct program *programs[N_PROGRAMS]; /* owned: arena; (n_threads) */
     struct node_sizes *sizes;             /* owned: arena; (n_nodes) */
     struct arena arena;
+    struct arena lists; /* of programs without addresses; empty once they have them */
 };
 
 /* Everything that can fail, but for taking the memory: sizes are known afterwards.
  * options->isa etc. are resolved by the caller; the layout has its nodes.
  * errors  MEMORY, UNSUPPORTED, LIMIT: what fits does not hold the context that was asked for */
-enum status plan_make(struct plan *plan, const struct model *model, const struct topology *topology,
+enum status plan_make(struct plan *plan, const struct model *model,
                       const struct team_layout *layout, const struct engine_options *options,
                       struct error *err);
 void plan_done(struct plan *plan);
@@ -137,6 +139,23 @@ static inline void step_range(const struct step *step, int in_node, int n, int *
     int64_t units = step->units.n_units;
     *begin = step->is_leader ? (in_node > 0) * (int)units : (int)(units * in_node / n);
     *end = step->is_leader ? (int)units : (int)(units * (in_node + 1) / n);
+}
+
+/* Row-owned with attention by position: pages hold all KV heads and are dealt out to the nodes. */
+static inline bool plan_is_by_position(const struct plan *plan)
+{
+    return plan->options.dataflow == DATAFLOW_ROW &&
+           plan->options.row_attention == ROW_ATTENTION_POSITION;
+}
+
+/* token_block of PROGRAM_FEW: attention by chunks, or all chunks by one thread. */
+static inline int plan_few_block(const struct plan *plan, int n_tokens)
+{
+    const struct model_config *c = &plan->model->config;
+    int most = ATTENTION_MAX_QUERIES / (c->n_head / c->n_head_kv);
+    if (!plan->options.is_attention_whole)
+        return 0;
+    return n_tokens < most ? n_tokens : most;
 }
 
 /* Units of a part. */

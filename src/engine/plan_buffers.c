@@ -48,6 +48,8 @@ static void node_buffers(struct builder *b, int node)
     bool is_row = o->dataflow == DATAFLOW_ROW;
     int64_t n = o->n_batch, all_q = (int64_t)c->n_head * c->head_dim;
     int64_t n_kv = (int64_t)b->plan->n_kv_heads[node] * c->head_dim;
+    own->barrier = space_take(space, 1, sizeof *own->barrier);
+    own->claims = space_take(space, b->plan->layout->nodes[node].n_threads, 64);
     own->residual = take_rows(space, n, c->n_embd);
     own->attended = take_rows(space, n, is_row ? all_q : q_cols(b, node));
     own->gated = take_rows(space, n, is_row ? c->n_ff : cut->ff[node + 1] - cut->ff[node]);

@@ -34,10 +34,12 @@ static inline float *rows_from(const struct rows *rows, int64_t col)
 
 struct node_buffers {
     struct rows residual, q, attended, gated;
-    struct rows k, v;         /* q8_0 cache only: before they are stored */
-    struct rows partial[2];   /* sums of O and of down; two, because a node may be one ahead */
-    float *attention_partial; /* see attention_job; few tokens */
-    float *peaks[2];          /* (n_batch) of attended and gated */
+    struct rows k, v;             /* q8_0 cache only: before they are stored */
+    struct rows partial[2];       /* sums of O and of down; two, because a node may be one ahead */
+    float *attention_partial;     /* see attention_job; few tokens */
+    struct barrier_node *barrier; /* of the executor */
+    void *claims;                 /* of the executor: (threads of the node) cache lines */
+    float *peaks[2];              /* (n_batch) of attended and gated */
     struct rows chosen[N_PROGRAMS];  /* of the node; stride 0: not yet */
     uint8_t *const **pages;          /* (n_layer, n_batch): page list of the token's sequence */
     uint16_t **key_out, **value_out; /* (n_layer, n_batch): where the token's row goes, f16 cache */

@@ -16,8 +16,7 @@ static int pages_of(int n_ctx)
 static int slots_of(const struct plan *plan, int n_ctx)
 {
     int n = plan->options.n_sessions * pages_of(n_ctx);
-    bool is_by_position = plan->options.dataflow == DATAFLOW_ROW &&
-                          plan->options.row_attention == ROW_ATTENTION_POSITION;
+    bool is_by_position = plan_is_by_position(plan);
     int n_nodes = plan->layout->n_nodes;
     return is_by_position ? plan->options.n_sessions * ((pages_of(n_ctx) + n_nodes - 1) / n_nodes)
                           : n;
@@ -52,9 +51,7 @@ static enum status make_pages(struct plan *plan, struct error *err)
         return fail_memory(err, plan->model->path, plan->arena.total);
     for (int node = 0; node < n_nodes; node++) {
         struct kv_range kv = cut_kv_range(&plan->slices.cut, node, c->n_head, c->n_head_kv);
-        bool is_by_position = plan->options.dataflow == DATAFLOW_ROW &&
-                              plan->options.row_attention == ROW_ATTENTION_POSITION;
-        plan->n_kv_heads[node] = is_by_position ? c->n_head_kv : kv.kv1 - kv.kv0;
+        plan->n_kv_heads[node] = plan_is_by_position(plan) ? c->n_head_kv : kv.kv1 - kv.kv0;
         plan->pages[node] =
             kv_page_layout(plan->options.kv_format, plan->n_kv_heads[node], c->head_dim);
     }
@@ -78,8 +75,9 @@ static void count_kv(struct plan *plan)
 static enum status count_scratch(struct plan *plan, struct error *err)
 {
     size_t n_nodes = (size_t)plan->layout->n_nodes;
-    struct space *spaces = arena_alloc(&plan->arena, n_nodes, sizeof *spaces);
-    struct node_buffers *buffers = arena_alloc(&plan->arena, n_nodes, sizeof *buffers);
+    arena_done(&plan->lists);
+    struct space *spaces = arena_alloc(&plan->lists, n_nodes, sizeof *spaces);
+    struct node_buffers *buffers = arena_alloc(&plan->lists, n_nodes, sizeof *buffers);
     if (!spaces || !buffers)
         return fail_memory(err, plan->model->path, n_nodes * sizeof *buffers);
     struct shared_buffers shared = {0};
@@ -89,8 +87,15 @@ static enum status count_scratch(struct plan *plan, struct error *err)
     return STATUS_OK;
 }
 
-/* Bytes that all sessions need for n_ctx positions each, without weights. The scratch that grows with
- * the context is small beside the cache and counted with it. */
+static uint64_t scratch_bytes(const struct plan *plan)
+{
+    uint64_t bytes = 0;
+    for (int node = 0; node < plan->layout->n_nodes; node++)
+        bytes += plan->sizes[node].scratch;
+    return bytes;
+}
+
+/* Bytes of the cache that all sessions need for n_ctx positions each. */
 static uint64_t ctx_bytes(const struct plan *plan, int n_ctx)
 {
     uint64_t bytes = 0;
@@ -100,23 +105,55 @@ static uint64_t ctx_bytes(const struct plan *plan, int n_ctx)
     return bytes;
 }
 
-/* Positions that fit beside the weights; whole pages. */
-static int ctx_that_fits(const struct plan *plan, uint64_t available)
+/* Positions that fit beside the weights; whole pages. Scratch grows with the context too, evenly: it is
+ * counted at two sizes. */
+static enum status ctx_that_fits(struct plan *plan, uint64_t available, int *most,
+                                 struct error *err)
 {
+    int n_nodes = plan->layout->n_nodes, n_ctx = plan->options.n_ctx;
     uint64_t fixed = SPARE_BYTES;
-    for (int node = 0; node < plan->layout->n_nodes; node++)
-        fixed += plan->slices.nodes[node].bytes + plan->sizes[node].scratch;
-    uint64_t page =
-        ctx_bytes(plan, KV_PAGE * plan->layout->n_nodes) / (uint64_t)plan->layout->n_nodes;
+    for (int node = 0; node < n_nodes; node++)
+        fixed += plan->slices.nodes[node].bytes;
+    plan->options.n_ctx = 2 * KV_PAGE;
+    TRY(count_scratch(plan, err));
+    uint64_t two = scratch_bytes(plan);
+    plan->options.n_ctx = KV_PAGE;
+    TRY(count_scratch(plan, err));
+    uint64_t one = scratch_bytes(plan);
+    plan->options.n_ctx = n_ctx;
+    fixed += one;
+    uint64_t page = ctx_bytes(plan, KV_PAGE * n_nodes) / (uint64_t)n_nodes + two - one;
     uint64_t n = available > fixed && page > 0 ? (available - fixed) / page : 0;
-    return n > INT32_MAX / KV_PAGE ? INT32_MAX / KV_PAGE * KV_PAGE : (int)n * KV_PAGE;
+    *most = n > INT32_MAX / KV_PAGE ? INT32_MAX / KV_PAGE * KV_PAGE : (int)n * KV_PAGE;
+    return STATUS_OK;
+}
+
+/* Positions of whose chunks a thread's share stays below PLAN_MAX_UNITS; whole pages. */
+static int ctx_that_divides(const struct plan *plan)
+{
+    int64_t least = INT32_MAX / KV_PAGE;
+    for (int node = 0; node < plan->layout->n_nodes; node++) {
+        int64_t n_kv = plan->n_kv_heads[node];
+        int64_t chunks = (int64_t)PLAN_MAX_UNITS * plan->layout->nodes[node].n_threads;
+        if (n_kv > 0 && chunks / n_kv < least)
+            least = chunks / n_kv;
+    }
+    return (int)least * KV_PAGE;
 }
 
 static enum status check_fit(struct plan *plan, bool is_asked, struct error *err)
 {
     uint64_t available = memory_available();
-    int most = ctx_that_fits(plan, available);
     struct engine_options *o = &plan->options;
+    int most;
+    TRY(ctx_that_fits(plan, available, &most, err));
+    int most_units = ctx_that_divides(plan);
+    if (o->n_ctx <= most && o->n_ctx > most_units)
+        return fail(err, STATUS_LIMIT,
+                    "%s: a context of %d tokens is more than %d threads can divide; the largest "
+                    "that they can is -c %d",
+                    plan->model->path, o->n_ctx, o->n_threads, most_units);
+    most = most < most_units ? most : most_units;
     if (o->n_ctx <= most)
         return STATUS_OK;
     if (most == 0)
@@ -147,9 +184,12 @@ static enum status make(struct plan *plan, const struct engine_options *options,
         return fail(err, STATUS_UNSUPPORTED,
                     "%s: heads of %d elements; the engine turns pairs, --reference runs it",
                     plan->model->path, c->head_dim);
-    if (o->dataflow == DATAFLOW_ROW && o->row_attention == ROW_ATTENTION_POSITION &&
-        o->kv_format != KV_FORMAT_F16)
-        return fail(err, STATUS_USAGE, "--row-attention position needs an f16 KV cache");
+    if (plan_is_by_position(plan) && o->kv_format != KV_FORMAT_F16)
+        return fail(err, STATUS_USAGE, "--row-attention position needs an f16 KV cache: -ctk f16");
+    if (c->n_head / c->n_head_kv > ATTENTION_MAX_QUERIES)
+        return fail(err, STATUS_UNSUPPORTED,
+                    "%s: %d query heads per KV head; the engine runs up to %d, --reference any",
+                    plan->model->path, c->n_head / c->n_head_kv, ATTENTION_MAX_QUERIES);
     int *weights = arena_alloc(&plan->arena, (size_t)n_nodes, sizeof *weights);
     if (!weights)
         return fail_memory(err, plan->model->path, (size_t)n_nodes * sizeof *weights);
@@ -162,18 +202,17 @@ static enum status make(struct plan *plan, const struct engine_options *options,
         o->n_ctx = c->n_ctx_train < DEFAULT_CTX ? c->n_ctx_train : DEFAULT_CTX;
     TRY(check_fit(plan, is_asked, err));
     TRY(count_scratch(plan, err));
-    TRY(check_fit(plan, is_asked, err));
     for (int node = 0; node < n_nodes; node++)
         plan->sizes[node].weights = plan->slices.nodes[node].bytes;
     count_kv(plan);
     return STATUS_OK;
 }
 
-enum status plan_make(struct plan *plan, const struct model *model, const struct topology *topology,
+enum status plan_make(struct plan *plan, const struct model *model,
                       const struct team_layout *layout, const struct engine_options *options,
                       struct error *err)
 {
-    *plan = (struct plan){.model = model, .topology = topology, .layout = layout};
+    *plan = (struct plan){.model = model, .layout = layout};
     enum status status = make(plan, options, err);
     if (status != STATUS_OK)
         plan_done(plan);
@@ -183,6 +222,7 @@ enum status plan_make(struct plan *plan, const struct model *model, const struct
 void plan_done(struct plan *plan)
 {
     weight_slices_done(&plan->slices);
+    arena_done(&plan->lists);
     arena_done(&plan->arena);
     *plan = (struct plan){0};
 }

@@ -30,7 +30,9 @@ static int matmul_grain(const struct builder *b, const struct packed *w)
     if (b->kind == PROGRAM_MANY)
         tiles = MANY_ROWS / TILE_ROWS;
     tiles = tiles < most ? tiles : most;
-    return (int)(tiles > 0 ? tiles : 1) * TILE_ROWS;
+    int64_t least = n_tiles / ((int64_t)threads_of(b) * PLAN_MAX_UNITS) + 1;
+    tiles = tiles > least ? tiles : least;
+    return (int)tiles * TILE_ROWS;
 }
 
 static void fit_matmul(struct part *part, const struct batch_shape *shape)

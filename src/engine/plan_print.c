@@ -156,7 +156,7 @@ enum status plan_listing_make(struct plan_listing *l, const struct plan *plan, i
     if (!l->stretches)
         return fail_memory(err, plan->model->path, most * sizeof *l->stretches);
     struct batch_shape shape = {.n_tokens = n_tokens, .n_logits = 1, .n_chunks = 1};
-    shape.token_block = plan->options.is_attention_whole ? n_tokens : 0;
+    shape.token_block = plan_few_block(plan, n_tokens);
     const struct team_layout *layout = plan->layout;
     for (int node = 0; node < layout->n_nodes; node++) {
         int thread = layout->nodes[node].thread0;
@@ -184,8 +184,9 @@ struct plan_totals plan_totals(const struct plan_listing *l, int node)
         t.bytes += row.bytes;
     }
     if (plan->n_kv_heads[node] > 0)
-        t.kv_position_bytes =
-            (uint64_t)(plan->pages[node].bytes / KV_PAGE) * (uint64_t)plan->model->config.n_layer;
+        t.kv_position_bytes = (uint64_t)(plan->pages[node].bytes / KV_PAGE) *
+                              (uint64_t)plan->model->config.n_layer /
+                              (plan_is_by_position(plan) ? (uint64_t)plan->layout->n_nodes : 1);
     return t;
 }
 

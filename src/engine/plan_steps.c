@@ -21,7 +21,7 @@ void *builder_take(struct builder *b, int64_t n, size_t size)
     struct space *space = &b->spaces[b->node];
     void *block = space_take(space, n, size);
     if (b->is_counting)
-        block = arena_alloc(&b->plan->arena, (size_t)n, size);
+        block = arena_alloc(&b->plan->lists, (size_t)n, size);
     b->is_out_of_memory |= !block;
     return block;
 }
@@ -33,8 +33,7 @@ bool builder_by_chunks(const struct builder *b)
 
 bool builder_is_by_position(const struct builder *b)
 {
-    const struct engine_options *o = &b->plan->options;
-    return o->dataflow == DATAFLOW_ROW && o->row_attention == ROW_ATTENTION_POSITION;
+    return plan_is_by_position(b->plan);
 }
 
 /* What the options make of a barrier. */

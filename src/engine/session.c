@@ -108,7 +108,7 @@ static int token_block_of(const struct engine *e, enum program_kind kind, int n_
     int most = ATTENTION_MAX_QUERIES / (c->n_head / c->n_head_kv);
     if (kind == PROGRAM_MANY)
         return BLOCK_TOKENS < most ? BLOCK_TOKENS : most;
-    return e->plan.options.is_attention_whole ? n_tokens : 0;
+    return plan_few_block(&e->plan, n_tokens);
 }
 
 const float *engine_forward(struct engine *e, const struct engine_column *columns, int n)

@@ -8,10 +8,9 @@
 /* One step of one thread; nanoseconds of clock_ns. In a step without a barrier it leaves when it is
  * done. */
 struct trace_step {
-    int64_t begun;    /* after the barrier before it */
-    int64_t prepared; /* what the thread does for itself is done */
-    int64_t done;     /* its last unit is finished, and not yet reported: it waits */
-    int64_t left;     /* the barrier let it go */
+    int64_t begun; /* after the barrier before it */
+    int64_t done;  /* its last unit is finished, and not yet reported: it waits */
+    int64_t left;  /* the barrier let it go */
 };
 
 /* Times of one batch: (n_threads, n_steps), written by the threads themselves. */

@@ -194,7 +194,6 @@ static struct weight_slice slice_narrow(struct maker *m, const char *role, const
                   m->options->act_scale == ACT_SCALE_TOKEN && is_trits(c.packing) && c.group == 0;
     if (is_int && s.w.n_rows > 0)
         s.row_scale = take(m, (s.w.n_rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, sizeof(float));
-    m->slices->is_partial_int |= is_int;
     return s;
 }
 

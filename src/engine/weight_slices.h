@@ -1,5 +1,5 @@
 /* The weights of a model as the nodes hold them: which rows and inputs of which matrix, in which
- * packing. Data until place_weights (placement.h) fills the memory. */
+ * packing. Data until placement_fill (placement.h) fills the memory. */
 #ifndef TRINE_ENGINE_WEIGHT_SLICES_H
 #define TRINE_ENGINE_WEIGHT_SLICES_H
 
@@ -34,7 +34,6 @@ struct node_slices {
 struct weight_slices {
     struct cut cut;
     struct node_slices *nodes; /* owned: arena; (n_nodes) */
-    bool is_partial_int;       /* O and down of some layer are summed as integers */
     struct arena arena;
 };
 

@@ -32,11 +32,29 @@ static uint64_t number_in(const char *dir, const char *name)
     return n;
 }
 
+/* Bytes of files in the page cache, which count as used and are given back when they are needed. */
+static uint64_t cached_in(const char *dir)
+{
+    char path[512], line[256];
+    uint64_t bytes, sum = 0;
+    snprintf(path, sizeof path, "%s/memory.stat", dir);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "inactive_file %" SCNu64, &bytes) == 1 ||
+            sscanf(line, "active_file %" SCNu64, &bytes) == 1)
+            sum += bytes;
+    if (file)
+        fclose(file);
+    return sum;
+}
+
 static uint64_t left_of(const char *dir, const char *limit_name, const char *used_name)
 {
     uint64_t limit = number_in(dir, limit_name), used = number_in(dir, used_name);
     if (limit == UINT64_MAX || used == UINT64_MAX)
         return UINT64_MAX;
+    uint64_t cached = cached_in(dir);
+    used = used > cached ? used - cached : 0;
     return used < limit ? limit - used : 0;
 }
 

@@ -48,7 +48,7 @@ static void make(struct hand_made *h, int n_batches)
 static void set(struct hand_made *h, int batch, int thread, int step, int64_t begun, int64_t done,
                 int64_t left)
 {
-    trace_steps(&h->trace, batch, thread)[step] = (struct trace_step){begun, begun, done, left};
+    trace_steps(&h->trace, batch, thread)[step] = (struct trace_step){begun, done, left};
 }
 
 static void assert_near(double found, double expected, double tolerance)
