@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench_team.h"
 #include "limits.h"
 #include "machine/cpu_features.h"
 #include "subject.h"
-#include "team.h"
 
 static const char usage[] =
     "usage: kernel_bench [--table] [--json] [--op OP] [--packing P] [--isa ISA] [--tokens N]\n"
@@ -100,7 +100,7 @@ static void parse_options(int argc, char **argv)
             refuse(argv[i]);
     }
     if (options.threads < 1)
-        options.threads = team_allowed_cpus();
+        options.threads = bench_team_cores();
     if (options.tokens < 1 || options.tokens > 512 || options.rounds < 1 ||
         options.rounds > MAX_ROUNDS || options.bytes < 1)
         refuse("a number out of range");
@@ -390,11 +390,11 @@ static int print_table(void)
 int main(int argc, char **argv)
 {
     parse_options(argc, argv);
-    team_start(options.threads);
+    bench_team_start(options.threads);
     limits_start(options.bytes);
     limits_read(options.threads, true);
     int status = options.is_table ? print_table() : list_all();
     limits_stop();
-    team_stop();
+    bench_team_stop();
     return status;
 }

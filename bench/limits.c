@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "bench_team.h"
 #include "machine/cpu_features.h"
-#include "team.h"
 
 struct loop {
     const char *name;
@@ -92,7 +92,7 @@ static void read_part(void *context, int thread, int n_threads)
 
 static double read_once(struct loop *loop, int n_threads)
 {
-    int64_t ns = team_run(read_part, loop, n_threads);
+    int64_t ns = bench_team_run(read_part, loop, n_threads);
     size_t bytes = memory_bytes / (size_t)n_threads / 4096 * 4096 * (size_t)n_threads;
     double speed = (double)bytes * 1e9 / (double)ns;
     if (speed > loop->best)
@@ -162,7 +162,7 @@ double limits_peak(enum isa isa, int n_threads)
     int64_t macs = is_512 ? PEAK_AVX512_MACS : PEAK_AVX2_MACS;
     double best = 0;
     for (int i = 0; i < 4; i++) {
-        int64_t ns = team_run(run_peak, &peak, n_threads);
+        int64_t ns = bench_team_run(run_peak, &peak, n_threads);
         double speed = (double)(peak.n * macs) * 1e9 / (double)ns;
         best = speed > best ? speed : best;
     }

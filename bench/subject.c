@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench_team.h"
 #include "limits.h"
 #include "machine/cpu_features.h"
-#include "team.h"
 
 #define CACHED_NS 5e6 /* a measurement from cache repeats the job for at least that long */
 
@@ -70,7 +70,7 @@ static void run_part(void *context, int thread, int n_threads)
 /* Nanoseconds of one pass over the data. */
 static double run_once(struct subject *s)
 {
-    return (double)team_run(run_part, s, s->n_threads) / s->repeats;
+    return (double)bench_team_run(run_part, s, s->n_threads) / s->repeats;
 }
 
 static void look_at_limits(const struct subject *s)

@@ -10,6 +10,7 @@
 #include "cli/engine_choice.h"
 #include "cli/inspect_machine.h"
 #include "cli/inspect_plan.h"
+#include "cli/json_out.h"
 #include "gguf/gguf_metadata.h"
 #include "model/model_load.h"
 #include "tensor/packings.h"
@@ -282,15 +283,7 @@ static enum status print_json(const struct inspection *in, struct error *err)
         "tokenizer_problem",
         json_text_or_null(in->tokenizer_problem.status ? in->tokenizer_problem.text : NULL),
         "metadata", keys, "tensors", tensors);
-    char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
-    enum status status = STATUS_OK;
-    if (!text)
-        status = fail_memory(err, "JSON", 0);
-    else
-        puts(text);
-    free(text);
-    json_decref(all);
-    return status;
+    return json_out(stdout, all, 0, err);
 }
 
 static enum status inspect_options_plan(const struct inspect_options *o, struct error *err)

@@ -8,6 +8,7 @@
 #include "base/output_file.h"
 #include "base/random.h"
 #include "cli/engine_choice.h"
+#include "cli/json_out.h"
 #include "engine/trace_print.h"
 
 /* In the order of the option's words. */
@@ -170,13 +171,7 @@ static enum status print_json(FILE *out, const struct trace_report *r, struct er
                             1 / r->median_s, "plain_tok_s", 1 / r->plain_median_s, "cost",
                             r->median_s / r->plain_median_s - 1, "all", json_sum("all", &r->all),
                             "steps", steps);
-    char *text = all ? json_dumps(all, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
-    if (text)
-        fprintf(out, "%s\n", text);
-    enum status status = text ? STATUS_OK : fail_memory(err, "JSON", 0);
-    free(text);
-    json_decref(all);
-    return status;
+    return json_out(out, all, JSON_REAL_PRECISION(9), err);
 }
 
 static enum status print(FILE *out, const struct trace_report *r, enum trace_format format,

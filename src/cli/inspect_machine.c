@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "cli/cli.h"
+#include "cli/json_out.h"
 #include "machine/bandwidth.h"
 #include "machine/cpu_features.h"
 
@@ -184,16 +185,7 @@ static json_t *json_report(const struct machine_report *r)
 
 static enum status print_json(const struct machine_report *r, struct error *err)
 {
-    json_t *all = json_report(r);
-    char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
-    enum status status = STATUS_OK;
-    if (!text)
-        status = fail_memory(err, "JSON", 0);
-    else
-        puts(text);
-    free(text);
-    json_decref(all);
-    return status;
+    return json_out(stdout, json_report(r), 0, err);
 }
 
 enum status inspect_machine(bool is_json, struct error *err)

@@ -1,8 +1,8 @@
 #include "cli/inspect_plan.h"
 
 #include <jansson.h>
-#include <stdlib.h>
 
+#include "cli/json_out.h"
 #include "engine/plan_print.h"
 
 static const char *reach_name(enum reach reach)
@@ -67,13 +67,7 @@ static enum status print_json(FILE *out, const struct plan_listing *l, struct er
                   plan->options.dataflow == DATAFLOW_ROW ? "row" : "column", "tokens", l->n_tokens,
                   "threads", plan->layout->n_threads, "virtual_nodes", plan->layout->is_virtual,
                   "n_ctx", plan->options.n_ctx, "nodes", nodes, "stretches", stretches);
-    char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
-    if (text)
-        fprintf(out, "%s\n", text);
-    enum status status = text ? STATUS_OK : fail_memory(err, "JSON", 0);
-    free(text);
-    json_decref(all);
-    return status;
+    return json_out(out, all, 0, err);
 }
 
 static enum status print(FILE *out, const struct plan *plan, enum plan_format format,

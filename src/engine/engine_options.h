@@ -9,7 +9,8 @@
 #include "kernels/kernels.h"
 
 /* COLUMN: O and down are split by inputs, every node makes partial sums of the whole vector; 2 global
- * barriers a layer. ROW: every matrix is split by outputs, which are scattered to all nodes; 5. */
+ * barriers a layer. ROW: every matrix is split by outputs, which are scattered to all nodes; 4, or 5
+ * with attention by position. */
 enum dataflow { DATAFLOW_AUTO, DATAFLOW_COLUMN, DATAFLOW_ROW };
 
 /* Who prepares the int8 activations of a stage. EACH: every thread for itself, without a barrier.

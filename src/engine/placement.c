@@ -256,18 +256,11 @@ static void fill_node(void *context, const struct team_member *me)
     }
 }
 
-static int64_t longest_source_row(const struct plan *plan)
-{
-    const struct model_config *c = &plan->model->config;
-    int64_t n = c->n_embd > c->n_ff ? c->n_embd : c->n_ff, q = (int64_t)c->n_head * c->head_dim;
-    return n > q ? n : q;
-}
-
 static enum status fill(struct fill *f, struct thread_team *team, struct error *err)
 {
     const struct team_layout *layout = f->plan->layout;
     size_t n_threads = (size_t)layout->n_threads;
-    size_t scratch_bytes = PACK_SCRATCH(longest_source_row(f->plan));
+    size_t scratch_bytes = PACK_SCRATCH(model_longest_row(&f->plan->model->config));
     f->nodes = arena_alloc(&f->arena, (size_t)layout->n_nodes, sizeof *f->nodes);
     f->scratch = arena_alloc(&f->arena, n_threads, sizeof *f->scratch);
     f->errors = arena_alloc(&f->arena, n_threads, sizeof *f->errors);

@@ -29,13 +29,12 @@ static int64_t q_cols(const struct builder *b, int node)
     return (heads[node + 1] - heads[node]) * b->config->head_dim;
 }
 
-/* Partial results of attention by chunks. A thread that is late may look one row too far (it throws
- * away what it read), so there is one more. */
+/* Partial results of attention by chunks, of few tokens. */
 static float *take_partial(struct builder *b, struct space *space, int64_t n_heads)
 {
     int64_t n_chunks = (b->plan->options.n_ctx + KV_PAGE - 1) / KV_PAGE;
-    int64_t rows = (PLAN_FEW_TOKENS * n_heads + 1) * n_chunks;
-    return space_take(space, rows * (2 + b->config->head_dim), sizeof(float));
+    int64_t n = PLAN_FEW_TOKENS * n_heads * n_chunks;
+    return space_take(space, n * (2 + b->config->head_dim), sizeof(float));
 }
 
 static void node_buffers(struct builder *b, int node)

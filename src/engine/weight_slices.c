@@ -267,16 +267,10 @@ static void slice_node(struct maker *m, int node)
     own->bytes += weight_slice_bytes(&own->output);
 }
 
-static int64_t longest_row(const struct model_config *c)
-{
-    int64_t n = c->n_embd > c->n_ff ? c->n_embd : c->n_ff, q = (int64_t)c->n_head * c->head_dim;
-    return n > q ? n : q;
-}
-
 static enum status make(struct maker *m, int n_nodes, const int *weights, struct error *err)
 {
     const struct model_config *c = &m->model->config;
-    size_t n_scratch = PACKING_CHOOSE_SCRATCH(longest_row(c));
+    size_t n_scratch = PACKING_CHOOSE_SCRATCH(model_longest_row(c));
     m->scratch = take(m, (int64_t)n_scratch, 1);
     m->choices = take(m, c->n_layer, sizeof *m->choices);
     m->slices->nodes = take(m, n_nodes, sizeof *m->slices->nodes);

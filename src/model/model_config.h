@@ -19,6 +19,13 @@ struct model_config {
     struct rope_config rope;
 };
 
+/* Inputs of the longest row of a layer's matrices. */
+static inline int64_t model_longest_row(const struct model_config *c)
+{
+    int64_t n = c->n_embd > c->n_ff ? c->n_embd : c->n_ff, q = (int64_t)c->n_head * c->head_dim;
+    return n > q ? n : q;
+}
+
 /* Reads everything but n_vocab and rope.factors, which the tensors give (model_load.c).
  * errors  UNSUPPORTED for an architecture that is not in arch_list.h and for a feature that
  *         would change the arithmetic and is not implemented; FORMAT for absent or impossible

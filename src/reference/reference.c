@@ -34,12 +34,6 @@ static int64_t kv_width(const struct model_config *c)
     return (int64_t)c->n_head_kv * c->head_dim;
 }
 
-static int64_t longest_row(const struct model_config *c)
-{
-    int64_t n = c->n_embd > c->n_ff ? c->n_embd : c->n_ff;
-    return n > q_width(c) ? n : q_width(c);
-}
-
 /* out[t][r] = scale * sum_i w[r][i] x[t][i] + bias[r] for n tokens; x: (n, n_cols) */
 static void multiply(struct reference *ref, const struct weight *w, const float *x, int n,
                      float *out)
@@ -235,7 +229,7 @@ static void take_buffers(struct reference *ref, const struct model_config *c, st
     ref->gate = take(taker, batch * c->n_ff, f);
     ref->up = take(taker, batch * c->n_ff, f);
     ref->out = take(taker, batch * c->n_embd, f);
-    ref->row = take(taker, longest_row(c), f);
+    ref->row = take(taker, model_longest_row(c), f);
     ref->scores = take(taker, n_ctx, sizeof(double));
 }
 
