@@ -11,7 +11,6 @@
 #include "engine/plan.h"
 #include "model/arch.h"
 
-#define DEFAULT_CTX_CAP  4096
 #define MAX_PROMPT_BYTES (64 << 20)
 
 enum status generation_open(struct generation *g, const struct generation_options *options,
@@ -230,7 +229,8 @@ enum status generation_start(struct generation *g, int n_more, int n_logits, str
 {
     const struct generation_options *o = g->options;
     int n_train = g->model.config.n_ctx_train;
-    g->n_ctx = o->n_ctx ? (int)o->n_ctx : n_train < DEFAULT_CTX_CAP ? n_train : DEFAULT_CTX_CAP;
+    int n_default = n_train < ENGINE_DEFAULT_CTX ? n_train : ENGINE_DEFAULT_CTX;
+    g->n_ctx = o->n_ctx ? (int)o->n_ctx : n_default;
     int64_t n_needed = (int64_t)g->prompt.n + n_more;
     if (n_needed > g->n_ctx)
         return fail(err, STATUS_LIMIT,
@@ -248,7 +248,6 @@ enum status generation_start(struct generation *g, int n_more, int n_logits, str
                     "the prompt has %zu tokens and memory is left for a context of %d; shorten "
                     "the prompt",
                     g->prompt.n, g->n_ctx);
-    int n_default = n_train < DEFAULT_CTX_CAP ? n_train : DEFAULT_CTX_CAP;
     if (!o->quiet && !o->n_ctx && g->n_ctx < n_default)
         fprintf(stderr, "note: memory is left for a context of %d tokens, not for the usual %d\n",
                 g->n_ctx, n_default);

@@ -12,9 +12,6 @@ struct plan;
 struct session;
 struct trace;
 
-/* Called while weights are packed: bytes done, of all. */
-typedef void engine_progress(void *context, uint64_t n_done, uint64_t n_all);
-
 /* Plans, takes the memory, packs the weights, starts the threads. The model is borrowed. progress may
  * be NULL. The calling thread becomes one of the team, pinned until engine_close.
  * errors  as topology_read, plan_make; FORMAT for weights that are not finite */

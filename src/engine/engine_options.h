@@ -31,7 +31,11 @@ enum row_attention { ROW_ATTENTION_HEAD, ROW_ATTENTION_POSITION };
 /* Row-owned only: each thread writes its rows to every node, or each node copies what it lacks. */
 enum row_scatter { ROW_SCATTER_DIRECT, ROW_SCATTER_COPY };
 
-#define ENGINE_MAX_BATCH 512 /* columns of one forward pass */
+#define ENGINE_MAX_BATCH   512  /* columns of one forward pass */
+#define ENGINE_DEFAULT_CTX 4096 /* the most that is taken without being asked for */
+
+/* Called by the first thread now and then while weights are packed: bytes done, of all. */
+typedef void engine_progress(void *context, uint64_t n_done, uint64_t n_all);
 
 struct engine_options {
     int n_threads;        /* 0: one per usable core */

@@ -78,21 +78,15 @@ static void describe_kernels(const struct engine *e, char *text, size_t size)
     bool is_told[N_PACKINGS] = {false};
     const char *separator = "";
     for (int node = 0; node < e->layout.n_nodes; node++) {
-        struct weight_slice *slices[8];
         const struct node_slices *own = &e->plan.slices.nodes[node];
-        for (int layer = 0; layer <= e->model->config.n_layer; layer++) {
-            struct node_slices one = {.layers = own->layers + layer, .output = own->output};
-            bool is_last = layer == e->model->config.n_layer;
-            int n = weight_slices_of(&one, is_last ? 0 : 1, slices, 8);
-            for (int i = 0; i < n; i++) {
-                enum packing p = slices[i]->w.packing;
-                if (is_told[p])
-                    continue;
-                is_told[p] = true;
-                append(text, size, "%s%s", separator,
-                       kernel_select(OP_matmul, p, e->plan.options.isa)->name);
-                separator = ", ";
-            }
+        for (int i = 0; i < own->n_slices; i++) {
+            enum packing p = own->slices[i]->w.packing;
+            if (is_told[p])
+                continue;
+            is_told[p] = true;
+            append(text, size, "%s%s", separator,
+                   kernel_select(OP_matmul, p, e->plan.options.isa)->name);
+            separator = ", ";
         }
     }
 }

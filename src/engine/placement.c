@@ -13,9 +13,8 @@
 
 /* What is left to do on a node. */
 struct node_work {
-    struct weight_slice **slices; /* owned: arena */
-    int64_t *first_chunk;         /* owned: arena; (n_slices + 1) */
-    int n_slices;
+    const struct node_slices *slices;  /* borrowed */
+    int64_t *first_chunk;              /* owned: arena; (n_slices + 1) */
     _Alignas(64) _Atomic int64_t next; /* chunk */
 };
 
@@ -28,24 +27,17 @@ struct fill {
     _Atomic uint64_t n_done;
     uint64_t n_all;
     bool is_mapped; /* all of the model's file */
-    placement_progress *progress;
+    engine_progress *progress;
     void *context;
     struct arena arena;
 };
 
 void placement_assign(struct plan *plan, int node, struct node_arena *arena)
 {
-    int n_layer = plan->model->config.n_layer;
-    struct weight_slice *slice;
-    struct node_slices *own = &plan->slices.nodes[node];
-    for (int layer = 0; layer <= n_layer; layer++) {
-        struct layer_slices *l = own->layers + layer;
-        struct weight_slice *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate_up, &l->down};
-        for (int i = 0; i < (layer < n_layer ? 6 : 1); i++) {
-            slice = layer < n_layer ? all[i] : &own->output;
-            uint64_t bytes = weight_slice_bytes(slice);
-            slice->w.data = bytes ? node_arena_take(arena, bytes) : NULL;
-        }
+    const struct node_slices *own = &plan->slices.nodes[node];
+    for (int i = 0; i < own->n_slices; i++) {
+        uint64_t bytes = weight_slice_bytes(own->slices[i]);
+        own->slices[i]->w.data = bytes ? node_arena_take(arena, bytes) : NULL;
     }
 }
 
@@ -64,21 +56,17 @@ static int64_t chunks_of(const struct weight_slice *s)
     return (s->w.n_rows + rows - 1) / rows;
 }
 
-static bool list_slices(struct fill *f, int node)
+static bool list_chunks(struct fill *f, int node)
 {
     struct node_work *work = &f->nodes[node];
-    const struct node_slices *own = &f->plan->slices.nodes[node];
-    int n_layer = f->plan->model->config.n_layer;
-    work->n_slices = weight_slices_of(own, n_layer, NULL, 0);
-    work->slices = arena_alloc(&f->arena, (size_t)work->n_slices, sizeof *work->slices);
-    work->first_chunk = arena_alloc(&f->arena, (size_t)work->n_slices + 1, sizeof(int64_t));
-    if (!work->slices || !work->first_chunk)
+    work->slices = &f->plan->slices.nodes[node];
+    int n = work->slices->n_slices;
+    work->first_chunk = arena_alloc(&f->arena, (size_t)n + 1, sizeof *work->first_chunk);
+    if (!work->first_chunk)
         return false;
-    weight_slices_of(own, n_layer, work->slices, work->n_slices);
-    for (int i = 0; i < work->n_slices; i++) {
-        work->first_chunk[i + 1] = work->first_chunk[i] + chunks_of(work->slices[i]);
-        f->n_all += weight_slice_bytes(work->slices[i]);
-    }
+    for (int i = 0; i < n; i++)
+        work->first_chunk[i + 1] = work->first_chunk[i] + chunks_of(work->slices->slices[i]);
+    f->n_all += work->slices->bytes;
     return true;
 }
 
@@ -239,11 +227,11 @@ static void fill_node(void *context, const struct team_member *me)
     int i = 0;
     while (!atomic_load(&f->has_failed)) {
         int64_t chunk = atomic_fetch_add(&work->next, 1);
-        while (i < work->n_slices && chunk >= work->first_chunk[i + 1])
+        while (i < work->slices->n_slices && chunk >= work->first_chunk[i + 1])
             i++;
-        if (i == work->n_slices)
+        if (i == work->slices->n_slices)
             return;
-        struct weight_slice *s = work->slices[i];
+        struct weight_slice *s = work->slices->slices[i];
         if (pack_chunk(f, s, chunk - work->first_chunk[i], f->scratch[me->index],
                        &f->errors[me->index]) != STATUS_OK) {
             atomic_store(&f->has_failed, me->index + 1);
@@ -268,7 +256,7 @@ static enum status fill(struct fill *f, struct thread_team *team, struct error *
     for (size_t i = 0; is_complete && i < n_threads; i++)
         is_complete = (f->scratch[i] = arena_alloc(&f->arena, scratch_bytes, 1)) != NULL;
     for (int node = 0; is_complete && node < layout->n_nodes; node++)
-        is_complete = list_slices(f, node);
+        is_complete = list_chunks(f, node);
     if (!is_complete)
         return fail_memory(err, f->plan->model->path, scratch_bytes * n_threads);
     team_run(team, fill_node, f);
@@ -282,8 +270,8 @@ static enum status fill(struct fill *f, struct thread_team *team, struct error *
     return STATUS_OK;
 }
 
-enum status placement_fill(struct plan *plan, struct thread_team *team,
-                           placement_progress *progress, void *context, struct error *err)
+enum status placement_fill(struct plan *plan, struct thread_team *team, engine_progress *progress,
+                           void *context, struct error *err)
 {
     struct fill f = {.plan = plan, .progress = progress, .context = context, .is_mapped = true};
     for (int i = 0; i < plan->model->file.n_shards; i++)

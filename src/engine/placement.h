@@ -7,16 +7,13 @@
 #include "machine/node_memory.h"
 #include "machine/thread_team.h"
 
-/* Called by the first thread now and then: source bytes that are done, of all. */
-typedef void placement_progress(void *context, uint64_t n_done, uint64_t n_all);
-
 /* Gives every slice of a node its place in the arena, which has room for plan->sizes[node].weights. */
 void placement_assign(struct plan *plan, int node, struct node_arena *arena);
 
 /* Packs all slices. Scales are checked on the way: a value that is not finite is an error. Pages of
  * the file are released as they are done with, so that weights are not held twice.
  * errors  FORMAT, MEMORY */
-enum status placement_fill(struct plan *plan, struct thread_team *team,
-                           placement_progress *progress, void *context, struct error *err);
+enum status placement_fill(struct plan *plan, struct thread_team *team, engine_progress *progress,
+                           void *context, struct error *err);
 
 #endif

@@ -141,8 +141,7 @@ static struct act_set *find_set(struct builder *b, enum act_purpose purpose,
     for (int i = 0; i < b->n_sets; i++) {
         struct act_set *s = &b->sets[i];
         if (s->purpose == purpose && s->program == (int)b->kind && s->thread == thread &&
-            s->a.n_cols == n_cols && s->needs.is_float == needs.is_float &&
-            s->needs.act_group == needs.act_group && s->needs.sum_group == needs.sum_group)
+            s->a.n_cols == n_cols && packing_needs_same(s->needs, needs))
             return s;
     }
     assert(b->n_sets < MAX_ACT_SETS);

@@ -4,7 +4,6 @@
 #include "engine/plan_builder.h"
 #include "machine/memory_info.h"
 
-#define DEFAULT_CTX 4096
 #define SPARE_BYTES ((uint64_t)256 << 20) /* left to the rest of the system */
 
 static int pages_of(int n_ctx)
@@ -199,7 +198,7 @@ static enum status make(struct plan *plan, const struct engine_options *options,
     TRY(make_pages(plan, err));
     bool is_asked = o->n_ctx > 0;
     if (!is_asked)
-        o->n_ctx = c->n_ctx_train < DEFAULT_CTX ? c->n_ctx_train : DEFAULT_CTX;
+        o->n_ctx = c->n_ctx_train < ENGINE_DEFAULT_CTX ? c->n_ctx_train : ENGINE_DEFAULT_CTX;
     TRY(check_fit(plan, is_asked, err));
     TRY(count_scratch(plan, err));
     for (int node = 0; node < n_nodes; node++)

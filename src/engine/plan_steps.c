@@ -92,26 +92,21 @@ void builder_prepare(struct builder *b, enum step_kind kind, int layer, const st
         step->is_leader = b->plan->options.quantise == QUANTISE_LEADER;
 }
 
-static bool has_same_needs(const struct packed *a, const struct packed *b)
-{
-    struct packing_needs x = packing_needs(a->packing, a->group);
-    struct packing_needs y = packing_needs(b->packing, b->group);
-    return x.is_float == y.is_float && x.act_group == y.act_group && x.sum_group == y.sum_group;
-}
-
 /* The normed residual as each of n matrices wants it. */
 static void build_norm(struct builder *b, int layer, const float *gain,
                        const struct weight_slice *const *w, int n, struct activations *a)
 {
     struct part parts[3];
+    struct packing_needs needs[3];
     int n_parts = 0;
     for (int i = 0; i < n; i++) {
         if (w[i]->w.n_rows == 0)
             continue;
         a[i] = builder_activations(b, ACT_NORMED, &w[i]->w, NULL);
+        needs[i] = packing_needs(w[i]->w.packing, w[i]->w.group);
         bool is_known = false;
         for (int k = 0; k < i; k++)
-            is_known |= w[k]->w.n_rows > 0 && has_same_needs(&w[k]->w, &w[i]->w);
+            is_known |= w[k]->w.n_rows > 0 && packing_needs_same(needs[k], needs[i]);
         if (!is_known)
             parts[n_parts++] = part_norm(b, &b->buffers[b->node].residual, gain, a[i]);
     }

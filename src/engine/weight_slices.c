@@ -222,28 +222,30 @@ static struct layer_slices slice_layer(struct maker *m, int node, int layer)
     };
 }
 
-int weight_slices_of(const struct node_slices *node, int n_layer, struct weight_slice **all,
-                     int n_max)
-{
-    int n = 0;
-    for (int layer = 0; layer <= n_layer; layer++) {
-        struct layer_slices *l = node->layers + layer;
-        struct weight_slice *own[] = {&l->q, &l->k, &l->v, &l->o, &l->gate_up, &l->down};
-        struct weight_slice *last[] = {(struct weight_slice *)&node->output};
-        struct weight_slice **these = layer < n_layer ? own : last;
-        for (int i = 0; i < (layer < n_layer ? 6 : 1); i++, n++)
-            if (n < n_max)
-                all[n] = these[i];
-    }
-    return n;
-}
-
 uint64_t weight_slice_bytes(const struct weight_slice *s)
 {
     const struct packed *w = &s->w;
     if (w->n_rows == 0 || w->n_cols == 0)
         return 0;
     return (packed_bytes(w->packing, w->group, w->n_rows, w->n_cols) + 63) / 64 * 64;
+}
+
+/* All slices in the order in which a token reads them. */
+static void list_slices(struct maker *m, struct node_slices *own)
+{
+    int n_layer = m->model->config.n_layer;
+    own->slices = take(m, 6 * (int64_t)n_layer + 1, sizeof(void *));
+    if (!own->slices)
+        return;
+    for (int layer = 0; layer < n_layer; layer++) {
+        struct layer_slices *l = own->layers + layer;
+        struct weight_slice *these[] = {&l->q, &l->k, &l->v, &l->o, &l->gate_up, &l->down};
+        for (int i = 0; i < 6; i++)
+            own->slices[own->n_slices++] = these[i];
+    }
+    own->slices[own->n_slices++] = &own->output;
+    for (int i = 0; i < own->n_slices; i++)
+        own->bytes += weight_slice_bytes(own->slices[i]);
 }
 
 static void slice_node(struct maker *m, int node)
@@ -258,13 +260,7 @@ static void slice_node(struct maker *m, int node)
         own->layers[layer] = slice_layer(m, node, layer);
     struct range r = {vocab[node], vocab[node + 1], 0, c->n_embd};
     own->output = slice_one(m, "output", &m->model->weights.output, m->output, r, false);
-    for (int layer = 0; layer < c->n_layer; layer++) {
-        struct layer_slices *l = &own->layers[layer];
-        struct weight_slice *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate_up, &l->down};
-        for (int i = 0; i < 6; i++)
-            own->bytes += weight_slice_bytes(all[i]);
-    }
-    own->bytes += weight_slice_bytes(&own->output);
+    list_slices(m, own);
 }
 
 static enum status make(struct maker *m, int n_nodes, const int *weights, struct error *err)

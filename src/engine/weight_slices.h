@@ -28,6 +28,8 @@ struct layer_slices {
 struct node_slices {
     struct layer_slices *layers; /* owned: arena */
     struct weight_slice output;
+    struct weight_slice **slices; /* owned: arena; all of these, in the order of a token */
+    int n_slices;
     uint64_t bytes; /* of packed weights */
 };
 
@@ -44,11 +46,6 @@ enum status weight_slices_make(struct weight_slices *slices, const struct model 
                                const struct engine_options *options, enum dataflow dataflow,
                                int n_nodes, const int *weights, struct error *err);
 void weight_slices_done(struct weight_slices *slices);
-
-/* All slices of a node in the order in which a token reads them; returns their number, fills at most
- * n_max. */
-int weight_slices_of(const struct node_slices *node, int n_layer, struct weight_slice **all,
-                     int n_max);
 
 /* Packed bytes of a slice as its arena takes them. */
 uint64_t weight_slice_bytes(const struct weight_slice *slice);

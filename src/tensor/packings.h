@@ -64,6 +64,11 @@ struct packing_needs {
 const char *packing_name(enum packing packing);
 struct packing_needs packing_needs(enum packing packing, int group);
 
+static inline bool packing_needs_same(struct packing_needs a, struct packing_needs b)
+{
+    return a.is_float == b.is_float && a.act_group == b.act_group && a.sum_group == b.sum_group;
+}
+
 /* The packing's own inputs per scale, where it has one: 32, 256; 0 for trits and floats. */
 int packing_group(enum packing packing);
 

@@ -101,13 +101,11 @@ static void test_bytes(void **state)
         struct planned p;
         plan(&p, TWO_NODES, (struct engine_options){.dataflow = (enum dataflow)dataflow});
         for (int node = 0; node < 2; node++) {
-            struct weight_slice *slices[6 * N_LAYERS + 1];
-            int n =
-                weight_slices_of(&p.plan.slices.nodes[node], N_LAYERS, slices, 6 * N_LAYERS + 1);
-            assert_int_equal(n, 6 * N_LAYERS + 1);
+            const struct node_slices *own = &p.plan.slices.nodes[node];
+            assert_int_equal(own->n_slices, 6 * N_LAYERS + 1);
             uint64_t bytes = 0;
-            for (int i = 0; i < n; i++)
-                bytes += weight_slice_bytes(slices[i]);
+            for (int i = 0; i < own->n_slices; i++)
+                bytes += weight_slice_bytes(own->slices[i]);
             assert_int_equal(plan_totals(&p.listing, node).bytes, bytes);
             assert_int_equal(p.plan.sizes[node].weights, bytes);
         }
