@@ -1,6 +1,6 @@
 /* Attention of a block of queries to one chunk, by 16 lanes. Include after one of the lanes
- * headers. Each row of keys is loaded once for all queries of the block; the dot products of 16
- * rows are summed across their lanes together. */
+ * headers. Each row of keys is loaded once for all queries of the block; 16 dot products are summed
+ * across their lanes together. */
 #ifndef TRINE_KERNELS_X86_ATTENTION_BODY_H
 #define TRINE_KERNELS_X86_ATTENTION_BODY_H
 
@@ -9,57 +9,75 @@
 #include "kernels/x86/attention_rows.h"
 
 /* Rows of values that are walked for all elements before the next ones: 8 KiB at 128 of f16. */
-#define VALUE_ROWS    32
+#define VALUE_ROWS  32
 
-#define MOST_KEY_ROWS 4 /* in registers together */
-#define PART_LANES    (16 / LANES_PARTS)
+#define PART_LANES  (16 / LANES_PARTS)
 
-/* Sums of a tile of keys are kept part by part: 4 queries x 2 rows of whole lanes would take all 16
- * registers of AVX2, and 4 x 1 loads every q for one fma.
- * Part `part` of the lane sums of n queries with n_rows rows from `row` on. */
+/* Rows of keys whose dot products with n queries are a tile of 16 sums. */
+#define KEY_ROWS(n) ((n) > 2 ? 4 : 16 / (n))
+
+/* Sums of keys are kept part by part: 4 queries x 2 rows of whole lanes would take all 16 registers
+ * of AVX2, and 4 x 1 loads every q for one fma.
+ * Part `part` of the lane sums of n queries with n_rows rows from `row` on, those of a query
+ * KEY_ROWS(n) apart. */
 ALWAYS_INLINE void dot_part(const struct query_block *block, struct scaled_rows *keys, bool is_q8,
-                            int n, int row, int n_rows, int part,
-                            struct lanes sums[BLOCK_QUERIES][16])
+                            int n, int row, int n_rows, int part, struct lanes *sums)
 {
-    struct part acc[BLOCK_QUERIES][MOST_KEY_ROWS] = {0};
+    struct part acc[BLOCK_QUERIES][LANES_KEY_ROWS] = {0};
     for (int d = part * PART_LANES; d < keys->rows->head_pad; d += 16) {
-        struct part k[MOST_KEY_ROWS];
-        prefetch_ahead(keys, is_q8, row, d * n_rows, 16 * n_rows);
-#pragma GCC unroll 4
+        struct part k[LANES_KEY_ROWS];
+        prefetch_turn(&keys->ahead, d / 16, 16 * n_rows * (is_q8 ? 1 : 2));
+#pragma GCC unroll 8
         for (int r = 0; r < n_rows; r++)
             k[r] = row_part(keys, is_q8, row + r, d);
 #pragma GCC unroll 4
         for (int i = 0; i < n; i++) {
             struct part q = part_kept(part_load(block->q[i] + d));
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int r = 0; r < n_rows; r++)
                 acc[i][r] = part_fma(q, k[r], acc[i][r]);
         }
     }
 #pragma GCC unroll 4
     for (int i = 0; i < n; i++)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int r = 0; r < n_rows; r++)
-            lanes_put_part(&sums[i][row % 16 + r], part, acc[i][r]);
+            lanes_put_part(&sums[i * KEY_ROWS(n) + r], part, acc[i][r]);
 }
 
-/* Scores of n queries with rows [0, n_rows), a multiple of 16. */
+/* The lane sums of a tile, from row `row` on. */
+ALWAYS_INLINE void dot_tile(const struct query_block *block, struct scaled_rows *keys, bool is_q8,
+                            int n, int row, struct lanes sums[16])
+{
+    int most = KEY_ROWS(n) < LANES_KEY_ROWS ? KEY_ROWS(n) : LANES_KEY_ROWS;
+    int n_rows = LANES_KEY_SUMS / n < most ? LANES_KEY_SUMS / n : most;
+    for (int i = n * KEY_ROWS(n); i < 16; i++)
+        sums[i] = lanes_set(0);
+    for (int r = 0; r < KEY_ROWS(n); r += n_rows) {
+        prefetch_between(&keys->ahead, n_rows * ROW_BYTES(keys->rows, is_q8));
+#pragma GCC unroll 2
+        for (int part = 0; part < LANES_PARTS; part++)
+            dot_part(block, keys, is_q8, n, row + r, n_rows, part, sums + r);
+    }
+}
+
+/* Scores of n queries with rows [0, n_rows), a multiple of 16. The sums of LANES_TILES tiles wait
+ * in memory: with AVX-512 one stays in registers, and its additions run beside the next one's fma. */
 ALWAYS_INLINE void score_rows(const struct query_block *block, struct scaled_rows *keys, bool is_q8,
                               int n, int n_rows, float scores[][KV_PAGE])
 {
-    struct lanes sums[BLOCK_QUERIES][16];
-    int n_tile = LANES_KEY_TILE / n < MOST_KEY_ROWS ? LANES_KEY_TILE / n : MOST_KEY_ROWS;
-    for (int row = 0; row < n_rows; row += 16) {
-        for (int r = row; r < row + 16; r += n_tile) {
-            prefetch_steps(&keys->ahead,
-                           (n_tile * ROW_BYTES(keys->rows, is_q8) + AHEAD_BYTES - 1) / AHEAD_BYTES);
-#pragma GCC unroll 2
-            for (int part = 0; part < LANES_PARTS; part++)
-                dot_part(block, keys, is_q8, n, r, n_tile, part, sums);
+    int n_tiles = 16 / KEY_ROWS(n) < LANES_TILES ? 16 / KEY_ROWS(n) : LANES_TILES;
+    for (int row = 0; row < n_rows; row += n_tiles * KEY_ROWS(n)) {
+        struct lanes sums[LANES_TILES][16];
+        for (int t = 0; t < n_tiles; t++)
+            dot_tile(block, keys, is_q8, n, row + t * KEY_ROWS(n), sums[t]);
+        for (int t = 0; t < n_tiles; t++) {
+            struct lanes tile = lanes_mul(lanes_sum_each(sums[t]), lanes_set(block->scale));
+#pragma GCC unroll 4
+            for (int i = 0; i < n; i++)
+                lanes_store_some(scores[i] + row + t * KEY_ROWS(n), tile, i * KEY_ROWS(n),
+                                 KEY_ROWS(n));
         }
-        for (int i = 0; i < n; i++)
-            lanes_store(scores[i] + row,
-                        lanes_mul(lanes_sum_each(sums[i]), lanes_set(block->scale)));
     }
 }
 
@@ -96,12 +114,11 @@ ALWAYS_INLINE void add_values(struct query_block *block, struct scaled_rows *val
         for (int w = 0; w < width; w++)
             o[i][w] = lanes_load(block->o[first + i] + d + 16 * w);
     /* three quarters of an even pace: exponentials did the rest */
-    prefetch_steps(&values->ahead,
-                   VALUE_ROWS * 16 * width * (is_q8 ? 1 : 2) * 3 / (4 * AHEAD_BYTES));
+    prefetch_between(&values->ahead, VALUE_ROWS * 16 * width * (is_q8 ? 1 : 2) * 3 / 4);
 #pragma GCC unroll 2
     for (int p = range[0]; p < range[1]; p++) {
         struct lanes v[LANES_VALUE_WIDTH];
-        prefetch_ahead(values, is_q8, p, d, 16 * width);
+        prefetch_turn(&values->ahead, p, 16 * width * (is_q8 ? 1 : 2));
 #pragma GCC unroll 4
         for (int w = 0; w < width; w++)
             v[w] = row_lanes(values, is_q8, p, d + 16 * w);

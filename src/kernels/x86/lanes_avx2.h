@@ -7,10 +7,13 @@
 
 #include "kernels/float_ops.h"
 
-#define LANES_KEY_TILE    8
-#define LANES_VALUE_WIDTH 1
-#define LANES_PARTS       2
-#define LANES_STREAMS     4
+#define LANES_KEY_SUMS       8
+#define LANES_KEY_ROWS       4
+#define LANES_TILES          4
+#define LANES_VALUE_WIDTH    1
+#define LANES_PARTS          2
+#define LANES_STREAMS        4
+#define LANES_FETCH_IN_TURNS 0
 
 struct lanes {
     __m256 low, high;
@@ -68,6 +71,17 @@ static inline void lanes_store(float *x, struct lanes a)
 {
     _mm256_storeu_ps(x, a.low);
     _mm256_storeu_ps(x + 8, a.high);
+}
+
+static inline void lanes_store_some(float *x, struct lanes a, int first, int n)
+{
+    __m256 half = first < 8 ? a.low : a.high;
+    if (n == 16)
+        lanes_store(x, a);
+    else if (n == 8)
+        _mm256_storeu_ps(x, half);
+    else
+        _mm_storeu_ps(x, first % 8 ? _mm256_extractf128_ps(half, 1) : _mm256_castps256_ps128(half));
 }
 
 static inline struct lanes lanes_load_n(const float *x, int64_t n)

@@ -7,12 +7,16 @@
 
 #include "kernels/float_ops.h"
 
-/* Attention: sums of keys that it keeps in registers, one each; lanes of values for 4 queries; the
- * registers of struct lanes; streams in which the next rows are prefetched, 1: in their own. */
-#define LANES_KEY_TILE    16
-#define LANES_VALUE_WIDTH 4
-#define LANES_PARTS       1
-#define LANES_STREAMS     1
+/* Attention: sums of keys that it keeps in registers, and rows of keys at most; tiles of 16 sums
+ * that it adds up together; lanes of values for 4 queries; the registers of struct lanes; streams
+ * in which the next rows are prefetched, and whether that is in the innermost loops. */
+#define LANES_KEY_SUMS       16
+#define LANES_KEY_ROWS       8
+#define LANES_TILES          1
+#define LANES_VALUE_WIDTH    4
+#define LANES_PARTS          1
+#define LANES_STREAMS        2
+#define LANES_FETCH_IN_TURNS 1
 
 struct lanes {
     __m512 v;
@@ -71,6 +75,18 @@ static inline struct lanes lanes_load(const float *x)
 static inline void lanes_store(float *x, struct lanes a)
 {
     _mm512_storeu_ps(x, a.v);
+}
+
+/* Lanes [first, first + n), n being 4, 8 or 16 and first a multiple of it. */
+static inline void lanes_store_some(float *x, struct lanes a, int first, int n)
+{
+    __m256 half = first < 8 ? _mm512_castps512_ps256(a.v) : _mm512_extractf32x8_ps(a.v, 1);
+    if (n == 16)
+        _mm512_storeu_ps(x, a.v);
+    else if (n == 8)
+        _mm256_storeu_ps(x, half);
+    else
+        _mm_storeu_ps(x, first % 8 ? _mm256_extractf128_ps(half, 1) : _mm256_castps256_ps128(half));
 }
 
 static inline __mmask16 first_lanes(int64_t n)
@@ -199,7 +215,7 @@ static inline struct lanes lanes_from_f16(const uint16_t *x)
     return (struct lanes){_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)x))};
 }
 
-/* trine_exp, the same operations. */
+/* trine_exp. scalef rounds p * 2^n once, as do its two products, the first being exact. */
 static inline struct lanes lanes_exp(struct lanes a)
 {
     __m512 x = a.v, round = _mm512_set1_ps(EXP_ROUND);
@@ -214,15 +230,8 @@ static inline struct lanes lanes_exp(struct lanes a)
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C2));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-    __m512i bias = _mm512_set1_epi32(127);
-    __m512i k = _mm512_sub_epi32(_mm512_castps_si512(t), _mm512_castps_si512(round));
-    __m512i half = _mm512_srai_epi32(k, 1), rest = _mm512_sub_epi32(k, half);
-    half = _mm512_slli_epi32(_mm512_add_epi32(half, bias), 23);
-    rest = _mm512_slli_epi32(_mm512_add_epi32(rest, bias), 23);
-    __m512 y = _mm512_mul_ps(p, _mm512_castsi512_ps(half));
-    y = _mm512_mul_ps(y, _mm512_castsi512_ps(rest));
-    __mmask16 is_zero = _mm512_cmp_ps_mask(x, _mm512_set1_ps(EXP_MIN), _CMP_LT_OQ);
-    return (struct lanes){_mm512_mask_mov_ps(y, is_zero, _mm512_setzero_ps())};
+    __mmask16 is_kept = _mm512_cmp_ps_mask(x, _mm512_set1_ps(EXP_MIN), _CMP_NLT_UQ);
+    return (struct lanes){_mm512_maskz_scalef_ps(is_kept, p, n)};
 }
 
 #endif
