@@ -56,7 +56,7 @@ $(BUILD)/trine: $(CLI_OBJ) $(BUILD)/libtrine.a
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lm -o $@
 
 # Results of `bench` name the commit.
-$(BUILD)/src/cli/bench_fields.o: CPPFLAGS += -DTRINE_COMMIT='"$(COMMIT)"' -DTRINE_BUILD_NUMBER=$(NUMBER)
+$(BUILD)/src/cli/bench_fields.o $(BUILD)/src/cli/compare_facts.o: CPPFLAGS += -DTRINE_COMMIT='"$(COMMIT)"' -DTRINE_BUILD_NUMBER=$(NUMBER)
 
 $(BUILD)/libtrine.a: $(LIB_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
