@@ -77,31 +77,40 @@ INLINE const uint8_t *tile_at(const struct matmul_job *job, int64_t tile)
     return w->data + (uint64_t)tile * packed_tile_bytes(w->packing, w->group, w->n_cols);
 }
 
-/* What is read next. A core has too few line buffers for one sequential stream to use the memory
- * bandwidth; the L2 prefetcher has more, one stream per page. So while a tile is computed the next
- * one is fetched in four streams, a quarter each. 512 MB of trits4, two threads of a Sapphire Rapids
- * virtual machine that reads 29 to 34 GB/s: fetching 4 KiB ahead in the tile's own stream 21 GB/s,
- * next tile in 2, 4, 8, 16 streams 23.5, 25.4, 21.8, 19.0 GB/s (November 2026). */
+/* What is read next, on Intel: an Intel core has too few line buffers for one sequential stream to
+ * use the memory bandwidth; its L2 prefetcher has more, one stream per page. So while a tile is
+ * computed the next one is fetched in four streams, a quarter each. 512 MB of trits4, two threads
+ * of a Sapphire Rapids virtual machine that reads 29 to 34 GB/s: fetching 4 KiB ahead in the tile's
+ * own stream 21 GB/s, next tile in 2, 4, 8, 16 streams 23.5, 25.4, 21.8, 19.0 GB/s.
+ * Elsewhere nothing: the prefetchers of a Zen 4 follow one stream at the speed of memory, and every
+ * fetch by instruction takes one of its few miss buffers away from them. The same on Zen 4 that
+ * reads 64 GB/s: 4 streams 33, 2 streams 40, 4 KiB ahead 52, nothing 58 GB/s (December 2026). */
 #define FETCH_STREAMS 4
+#define FETCH_STEPS   16 /* between two fetches where there are no groups */
 
 struct fetch {
-    const uint8_t *next;
-    int64_t part, line; /* bytes of a stream; lines fetched */
+    const uint8_t *at, *end; /* next line of the first stream, where that stream ends */
+    int64_t part;            /* bytes of a stream */
 };
 
-INLINE struct fetch fetch_behind(const struct matmul_job *job, int64_t tile)
+/* Only the first tokens fetch. */
+INLINE struct fetch fetch_behind(const struct matmul_job *job, int64_t tile, int token)
 {
     int64_t last = (job->w.n_rows - 1) / TILE_ROWS;
     const uint8_t *next = tile_at(job, tile < last ? tile + 1 : last);
-    int64_t bytes = tile_at(job, 1) - tile_at(job, 0);
-    return (struct fetch){next, bytes / FETCH_STREAMS / STEP_BYTES * STEP_BYTES, 0};
+    int64_t part = (tile_at(job, 1) - tile_at(job, 0)) / FETCH_STREAMS / STEP_BYTES * STEP_BYTES;
+    bool is_wanted = token == 0 && __builtin_cpu_is("intel");
+    return (struct fetch){next, is_wanted ? next + part : next, part};
 }
 
-INLINE void fetch_line(struct fetch *f)
+/* As many lines as n_steps take, rounded up to one of each stream. */
+INLINE void fetch_lines(struct fetch *f, int n_steps)
 {
-    int64_t at = f->line % FETCH_STREAMS * f->part + f->line / FETCH_STREAMS * STEP_BYTES;
-    _mm_prefetch((const char *)f->next + at, _MM_HINT_T1);
-    f->line++;
+    for (; n_steps > 0 && f->at < f->end; n_steps -= FETCH_STREAMS, f->at += STEP_BYTES) {
+        UNROLL
+        for (int i = 0; i < FETCH_STREAMS; i++)
+            _mm_prefetch((const char *)f->at + i * f->part, _MM_HINT_T1);
+    }
 }
 
 /* Finishes a tile and a token; the plain cases without the way through memory. */

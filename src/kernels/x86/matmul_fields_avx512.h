@@ -47,7 +47,7 @@ INLINE void fields_grouped_tile(const struct matmul_job *job, int64_t tile, int 
                                 const int bits, const int zero, const int n_tokens)
 {
     const uint8_t *w = tile_at(job, tile), *scales = w;
-    struct fetch fetch = fetch_behind(job, tile);
+    struct fetch fetch = fetch_behind(job, tile, token);
     const int8_t *q = job->a.q + token * job->a.stride;
     const int steps_at_once = n_tokens <= 2 ? 4 : 1;
     int n_steps = job->w.group * bits / 32; /* a multiple of 4 */
@@ -62,10 +62,10 @@ INLINE void fields_grouped_tile(const struct matmul_job *job, int64_t tile, int 
         }
         __m512i acc[MAX_FEW][4], sum[MAX_FEW];
         fields_clear(n_tokens, acc);
+        fetch_lines(&fetch, n_steps);
         for (int s = 0; s < n_steps; s += steps_at_once) {
             UNROLL
             for (int i = 0; i < steps_at_once; i++) {
-                fetch_line(&fetch);
                 fields_step(w, q, job->a.stride, bits, n_tokens, acc);
                 w += STEP_BYTES;
                 q += 32 / bits;

@@ -64,11 +64,21 @@ INLINE void add_sub_group(const uint8_t *codes, __m512i scale, const int8_t *q, 
     }
 }
 
+/* Asks for the lines of a unit's scales in their order, long before most of them are needed. Else
+ * the stream of lines that the prefetchers of a Zen 4 follow has a gap in every unit: 24 GB/s
+ * instead of 62 where plain reads make 69 (December 2026). */
+INLINE void touch_header(const uint8_t *unit)
+{
+    UNROLL
+    for (int at = 0; at < CODES_AT; at += STEP_BYTES)
+        _mm_prefetch((const char *)unit + at, _MM_HINT_T0);
+}
+
 INLINE void few_tile(const struct matmul_job *job, int64_t tile, int token, const int n_tokens)
 {
     const struct activations *a = &job->a;
     const uint8_t *w = tile_at(job, tile);
-    struct fetch fetch = fetch_behind(job, tile);
+    struct fetch fetch = fetch_behind(job, tile, token);
     const int8_t *q = a->q + token * a->stride;
     const int32_t *sums = a->sum + (int64_t)token * a->n_sums;
     const float *act_scales = a->scale + (int64_t)token * a->n_scales;
@@ -78,15 +88,16 @@ INLINE void few_tile(const struct matmul_job *job, int64_t tile, int token, cons
         y[t] = _mm512_setzero_ps();
     for (int64_t b = 0; b < job->w.n_cols / BLOCK; b++) {
         struct block block = block_at(w, b);
+        if (b % 2 == 0)
+            touch_header(block.d);
         __m512i sum[MAX_FEW];
         UNROLL
         for (int t = 0; t < n_tokens; t++)
             sum[t] = _mm512_setzero_si512();
         for (int g = 0; g < GROUPS; g++, q += 16, sums++) {
             const uint8_t *codes = block.codes + g * GROUP_BYTES;
-            UNROLL
-            for (int i = 0; i < 3; i++)
-                fetch_line(&fetch);
+            if (g % 4 == 0)
+                fetch_lines(&fetch, 12);
             add_sub_group(codes, scales_at(block.scales + g * TILE_ROWS), q, a->stride, sums,
                           a->n_sums, n_tokens, sum);
         }

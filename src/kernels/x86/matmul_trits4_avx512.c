@@ -8,7 +8,7 @@ INLINE void row_tile(const struct matmul_job *job, int64_t tile, int token, cons
     int64_t stride = job->a.stride;
     const int8_t *q = job->a.q + token * stride;
     int64_t left = (job->w.n_cols + 15) / 16;
-    struct fetch fetch = fetch_behind(job, tile);
+    struct fetch fetch = fetch_behind(job, tile, token);
     __m512i total[MAX_FEW], acc[MAX_FEW][4], odd[MAX_FEW][4], sum[MAX_FEW];
     UNROLL
     for (int t = 0; t < n_tokens; t++)
@@ -18,15 +18,15 @@ INLINE void row_tile(const struct matmul_job *job, int64_t tile, int token, cons
         left -= n;
         fields_clear(n_tokens, acc);
         fields_clear(n_tokens, odd);
-        for (; n_tokens == 1 && s + 2 <= n; s += 2, w += 2 * STEP_BYTES, q += 32) {
-            fetch_line(&fetch);
-            fields_step(w, q, stride, 2, n_tokens, acc);
-            fetch_line(&fetch);
-            fields_step(w + STEP_BYTES, q + 16, stride, 2, n_tokens, odd);
-        }
-        for (; s < n; s++, w += STEP_BYTES, q += 16) {
-            fetch_line(&fetch);
-            fields_step(w, q, stride, 2, n_tokens, acc);
+        while (s < n) {
+            int64_t end = s + FETCH_STEPS < n ? s + FETCH_STEPS : n;
+            fetch_lines(&fetch, FETCH_STEPS);
+            for (; n_tokens == 1 && s + 2 <= end; s += 2, w += 2 * STEP_BYTES, q += 32) {
+                fields_step(w, q, stride, 2, n_tokens, acc);
+                fields_step(w + STEP_BYTES, q + 16, stride, 2, n_tokens, odd);
+            }
+            for (; s < end; s++, w += STEP_BYTES, q += 16)
+                fields_step(w, q, stride, 2, n_tokens, acc);
         }
         fields_join(2, n_tokens, acc, sum);
         UNROLL

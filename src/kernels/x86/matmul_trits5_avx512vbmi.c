@@ -96,7 +96,7 @@ INLINE void row_tile(const struct matmul_job *job, int64_t tile, int token, cons
     const uint8_t *w = tile_at(job, tile) + STEP_BYTES;
     const int8_t *q = job->a.q + token * job->a.stride;
     int64_t left = (job->w.n_cols + STEP_INPUTS - 1) / STEP_INPUTS;
-    struct fetch fetch = fetch_behind(job, tile);
+    struct fetch fetch = fetch_behind(job, tile, token);
     __m512i total[MAX_FEW], acc[MAX_FEW][5], sum[MAX_FEW];
     UNROLL
     for (int t = 0; t < n_tokens; t++)
@@ -106,7 +106,8 @@ INLINE void row_tile(const struct matmul_job *job, int64_t tile, int token, cons
         left -= n;
         clear(n_tokens, acc);
         for (int64_t s = 0; s < n; s++, w += STEP_BYTES, q += STEP_INPUTS) {
-            fetch_line(&fetch);
+            if (s % FETCH_STEPS == 0)
+                fetch_lines(&fetch, FETCH_STEPS);
             struct trits trits = decode(w, &tables);
             add_trits(&trits, 0, QUADS, q, job->a.stride, n_tokens, acc);
         }
@@ -134,17 +135,16 @@ INLINE void add_quads(struct walk *walk, const struct tables *tables, const int 
                       __m512i acc[MAX_FEW][5])
 {
     const int after = n_quads - (QUADS - first) % QUADS;
+    fetch_lines(&walk->fetch, n_quads / QUADS + 1);
     if (first) {
         add_trits(&walk->trits, first, QUADS, walk->q, stride, n_tokens, acc);
         walk->q += STEP_INPUTS;
     }
     for (int s = 0; s < after / QUADS; s++, walk->w += STEP_BYTES, walk->q += STEP_INPUTS) {
-        fetch_line(&walk->fetch);
         walk->trits = decode(walk->w, tables);
         add_trits(&walk->trits, 0, QUADS, walk->q, stride, n_tokens, acc);
     }
     if (after % QUADS) {
-        fetch_line(&walk->fetch);
         walk->trits = decode(walk->w, tables);
         add_trits(&walk->trits, 0, after % QUADS, walk->q, stride, n_tokens, acc);
         walk->w += STEP_BYTES;
@@ -160,7 +160,7 @@ INLINE void grouped_tile(const struct matmul_job *job, int64_t tile, int token, 
     const uint8_t *scales = NULL;
     struct walk walk = {.w = tile_at(job, tile),
                         .q = job->a.q + token * job->a.stride,
-                        .fetch = fetch_behind(job, tile)};
+                        .fetch = fetch_behind(job, tile, token)};
     walk.trits = (struct trits){_mm512_setzero_si512(), _mm512_setzero_si512()};
     int64_t n_groups = job->w.n_cols / group;
     __m512 y[MAX_FEW];
