@@ -142,5 +142,7 @@ json_t *bench_fields(const struct bench_model *model, const struct bench_run *ru
     put_times(fields, result, &speed);
     put_choices(fields, run, result);
     put_memory(fields, result, &speed);
+    if (run->counted)
+        json_object_set_new(fields, "counters", bench_counters_fields(run->counted));
     return fields;
 }

@@ -164,6 +164,8 @@ static enum status run_sample(struct bench_run *run, struct bench_result *r, str
 {
     const struct bench_test *test = &r->test;
     const float *logits = NULL;
+    if (run->counted)
+        counters_start(run->counted->counters);
     int64_t begin = clock_ns();
     for (int s = 0; test->n_prompt && s < test->n_seq; s++)
         logits = run_prompt(run, s, test->n_prompt);
@@ -171,6 +173,8 @@ static enum status run_sample(struct bench_run *run, struct bench_result *r, str
     if (test->n_gen)
         logits = run_decode(run, test->n_seq, test->n_gen);
     int64_t end = clock_ns();
+    if (run->counted)
+        counters_stop(run->counted->counters);
     uint64_t hash = 0;
     TRY(take_hash(run, r, logits, &hash, err));
     char name[64];
@@ -204,8 +208,12 @@ enum status bench_run_test(struct bench_run *run, const struct bench_test *test,
     go_to_depth(run, test);
     warm_up(run, test);
     result->begun = time(NULL);
+    if (run->counted)
+        counters_clear(run->counted->counters);
     for (int i = 0; i < run->n_repetitions; i++)
         TRY(run_sample(run, result, err));
+    if (run->counted)
+        bench_counters_keep(run->counted, test, result->n_samples);
     TRY(measure_bandwidth(run, (double)(clock_ns() - begin) / 1e9, err));
     result->bandwidth = before > run->bandwidth ? before : run->bandwidth;
     engine_report(run->engine, &result->report);

@@ -4,6 +4,7 @@
 
 #include <time.h>
 
+#include "cli/bench_counters.h"
 #include "cli/bench_model.h"
 
 /* An engine with its sequences. The token at position p of sequence s is always the same random
@@ -16,8 +17,9 @@ struct bench_run {
     int32_t *tokens;               /* owned: (n_seq, n_ctx) */
     struct engine_column *columns; /* owned: one batch */
     int n_repetitions;
-    int64_t *samples_ns; /* owned: (n_repetitions), of the last test */
-    double bandwidth;    /* bytes a second, last measured; 0: not yet */
+    int64_t *samples_ns;            /* owned: (n_repetitions), of the last test */
+    double bandwidth;               /* bytes a second, last measured; 0: not yet */
+    struct bench_counters *counted; /* borrowed, or NULL: on while a sample is timed */
 };
 
 struct bench_result {

@@ -12,6 +12,7 @@ struct bench_options {
     int64_t n_repetitions, n_batch;
     int kv_format; /* enum kv_format */
     int output;    /* enum bench_output */
+    bool is_counted;
     struct engine_choice engine;
 };
 

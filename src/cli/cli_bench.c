@@ -33,12 +33,17 @@ static const struct option options[] = {
      BENCH(kv_format), 0, 0},
     {"-o, --output", "md|csv|json|jsonl", "md", "how results are written", OPT_CHOICE,
      BENCH(output), 0, 0},
+    {"--counters", NULL, NULL,
+     "frequency, energy, traffic of memory and between sockets too, as far as this machine tells "
+     "them",
+     OPT_FLAG, BENCH(is_counted), 0, 0},
     ENGINE_OPTIONS(BENCH(engine)),
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0}};
 
 struct bench {
     struct bench_tests tests;
     struct bench_model model;
+    struct bench_counters counters;
     struct bench_run run;
     struct bench_print print;
 };
@@ -63,15 +68,23 @@ static void describe(const struct bench *b)
 
 static enum status bench(struct bench *b, const struct bench_options *o, struct error *err)
 {
+    if (o->is_counted && o->output == BENCH_CSV)
+        return fail(err, STATUS_USAGE,
+                    "--counters: a csv has no place for them; use -o md, json or jsonl");
     TRY(bench_tests_make(&b->tests, o, err));
     TRY(bench_model_open(&b->model, o, err));
+    if (o->is_counted)
+        TRY(bench_counters_open(&b->counters, b->tests.n, err));
     TRY(bench_run_open(&b->run, &b->model.model, o, &b->tests, err));
+    b->run.counted = o->is_counted ? &b->counters : NULL;
     describe(b);
     for (size_t i = 0; i < b->tests.n && !b->print.is_closed; i++) {
         struct bench_result result;
         TRY(bench_run_test(&b->run, &b->tests.all[i], &result, err));
         TRY(bench_print_result(&b->print, &b->model, &b->run, &result, err));
     }
+    if (o->is_counted && o->output == BENCH_MD && !b->print.is_closed)
+        bench_counters_print(&b->counters);
     return STATUS_OK;
 }
 
@@ -83,6 +96,7 @@ static int run_command(const void *values)
     enum status status = bench(&b, o, &err);
     bench_print_end(&b.print);
     bench_run_close(&b.run);
+    bench_counters_close(&b.counters);
     bench_model_close(&b.model);
     bench_tests_done(&b.tests);
     return status == STATUS_OK ? EXIT_SUCCESS : cli_failed("bench", &err);

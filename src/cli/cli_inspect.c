@@ -10,17 +10,20 @@
 #include "cli/engine_choice.h"
 #include "cli/inspect_machine.h"
 #include "cli/inspect_plan.h"
+#include "cli/inspect_predict.h"
 #include "cli/json_out.h"
+#include "cli/model_outline.h"
 #include "gguf/gguf_metadata.h"
 #include "model/model_load.h"
 #include "tensor/packings.h"
 #include "tokenizer/tokenizer.h"
 
 struct inspect_options {
-    const char *model, *pre_tokenizer;
-    bool json, brief, machine, plan;
+    const char *model, *pre_tokenizer, *machine, *shape, *type;
+    bool json, brief, plan, predict;
     int64_t n_ctx;
     int format;
+    struct predict_options prediction;
     struct engine_choice engine;
 };
 
@@ -31,9 +34,10 @@ static const struct option options[] = {
     {"--json", NULL, NULL, "one JSON object on standard output", OPT_FLAG, INSPECT(json), 0, 0},
     {"--brief", NULL, NULL, "the summary only, no list of keys and tensors", OPT_FLAG,
      INSPECT(brief), 0, 0},
-    {"--machine", NULL, NULL,
-     "show this machine instead: nodes, cores, and how fast they read memory (about a second)",
-     OPT_FLAG, INSPECT(machine), 0, 0},
+    {"--machine", "[FILE.xml]", NULL,
+     "show this machine instead: nodes, cores, and how fast they read memory (about a second); or "
+     "another one, of which `lstopo FILE.xml` wrote the file; with --plan: plan for that one",
+     OPT_MAYBE, INSPECT(machine), 0, 0},
     {"--pre-tokenizer", "NAME", NULL, "judge the tokenizer as `run` with this option would",
      OPT_TEXT, INSPECT(pre_tokenizer), 0, 0},
     {"--plan", NULL, NULL, "instead: what every node would do for a token, before anything runs",
@@ -42,6 +46,36 @@ static const struct option options[] = {
      INSPECT(format), 0, 0},
     {"-c, --ctx-size", "N", "0", "context of --plan, as for `run`", OPT_INT, INSPECT(n_ctx), 0,
      1 << 30},
+    {"--shape", "NAME", NULL, "--plan for a published shape instead of a file, as `synth` has them",
+     OPT_TEXT, INSPECT(shape), 0, 0},
+    {"--type", "T", NULL, "type of its weights: TQ2_0, IQ2_BN, I2_S, Q4_0, ...", OPT_TEXT,
+     INSPECT(type), 0, 0},
+    {NULL, NULL, NULL, "Prediction", OPT_FLAG, 0, 0, 0},
+    {"--predict", NULL, NULL,
+     "with --plan: how fast a token should be, from the plan and the speed of the machine",
+     OPT_FLAG, INSPECT(predict), 0, 0},
+    {"--bandwidth", "GB/S[,GB/S...]", NULL,
+     "that a node's threads read from its memory: one number for all nodes of the plan, or one for "
+     "each; if not given it is measured, on another machine it must be given",
+     OPT_TEXT, INSPECT(prediction.bandwidth), 0, 0},
+    {"--core-bandwidth", "GB/S", "0",
+     "that one thread reads through kernels; 0: measured, on another machine 12 is assumed",
+     OPT_NUMBER, INSPECT(prediction.core_gb_s), 0, 1e6},
+    {"--cache-bandwidth", "GB/S", "0",
+     "of a node's L3, if all that it reads for a token fits; 0: as memory", OPT_NUMBER,
+     INSPECT(prediction.cache_gb_s), 0, 1e6},
+    {"--kernel-share", "PCT", "0",
+     "of the bandwidth, what all threads reach through kernels; 0: measured, on another machine 91 "
+     "is assumed",
+     OPT_NUMBER, INSPECT(prediction.share), 0, 100},
+    {"--barrier-us", "NODE,GLOBAL[,FLAT]", NULL,
+     "what barriers take; if not given it is measured, on another machine assumed", OPT_TEXT,
+     INSPECT(prediction.barriers), 0, 0},
+    {"--imbalance", "PCT", "1.7",
+     "share of its work by which the slowest thread is later, for every further thread of its node",
+     OPT_NUMBER, INSPECT(prediction.late), 0, 1000},
+    {"--depth", "N", "0", "tokens in the cache", OPT_INT, INSPECT(prediction.depth), 0,
+     (1 << 30) - 1},
     ENGINE_OPTIONS(INSPECT(engine)),
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0}};
 
@@ -286,27 +320,76 @@ static enum status print_json(const struct inspection *in, struct error *err)
     return json_out(stdout, all, 0, err);
 }
 
-static enum status inspect_options_plan(const struct inspect_options *o, struct error *err)
+/* The file of another machine, or NULL. */
+static const char *other_machine(const struct inspect_options *o)
+{
+    return o->machine && o->machine[0] ? o->machine : NULL;
+}
+
+static enum status show_plan(const struct inspect_options *o, const struct model *model,
+                             struct error *err)
 {
     struct engine_options choice = {.n_ctx = (int)o->n_ctx};
-    struct model model;
     TRY(engine_choice_resolve(&o->engine, &choice, err));
+    if (other_machine(o) && o->engine.isa) /* kernels that are only planned need not run here */
+        TRY(isa_parse(o->engine.isa, &choice.isa, err));
+    if (o->predict)
+        return inspect_predict(model, &choice, other_machine(o), &o->prediction,
+                               o->json || o->format == PLAN_JSON, stdout, err);
+    return inspect_plan(model, &choice, other_machine(o),
+                        o->json ? PLAN_JSON : (enum plan_format)o->format, stdout, err);
+}
+
+static enum status plan_shape(const struct inspect_options *o, struct error *err)
+{
+    struct model_outline outline;
+    TRY(model_outline_open(&outline, o->shape, o->type, err));
+    enum status status = show_plan(o, &outline.model, err);
+    model_outline_close(&outline);
+    return status;
+}
+
+static enum status plan_file(const struct inspect_options *o, struct error *err)
+{
+    struct model model;
     TRY(model_open(&model, o->model, err));
-    enum status status = inspect_plan(
-        &model, &choice, o->json ? PLAN_JSON : (enum plan_format)o->format, stdout, err);
+    enum status status = show_plan(o, &model, err);
     model_close(&model);
     return status;
+}
+
+/* Options that go together. */
+static enum status check_options(const struct inspect_options *o, struct error *err)
+{
+    const struct predict_options *p = &o->prediction;
+    if (o->predict && !o->plan)
+        return fail(err, STATUS_USAGE, "--predict goes with --plan");
+    if (!o->predict && (p->bandwidth || p->barriers || p->depth))
+        return fail(err, STATUS_USAGE,
+                    "--bandwidth, --barrier-us and --depth go with --plan --predict");
+    if (o->predict && o->format == PLAN_SVG)
+        return fail(err, STATUS_USAGE, "--predict prints text or json, no picture");
+    if (!o->shape != !o->type)
+        return fail(err, STATUS_USAGE, "--shape and --type go together");
+    if (o->shape && !o->plan)
+        return fail(err, STATUS_USAGE, "--shape goes with --plan; a shape has no file to show");
+    if (o->shape && o->model)
+        return fail(err, STATUS_USAGE, "give a file or --shape, not both");
+    return STATUS_OK;
 }
 
 static enum status inspect(struct inspection *in, const struct inspect_options *o,
                            struct error *err)
 {
-    if (o->machine)
-        return inspect_machine(o->json, err);
+    TRY(check_options(o, err));
+    if (o->machine && !(o->plan && other_machine(o)))
+        return inspect_machine(other_machine(o), o->json, err);
+    if (o->shape)
+        return plan_shape(o, err);
     if (!o->model)
         return fail(err, STATUS_USAGE, "no model: give its file as -m FILE or first argument");
     if (o->plan)
-        return inspect_options_plan(o, err);
+        return plan_file(o, err);
     TRY(gguf_open(&in->file, o->model, format_resolve, err));
     add_up(in);
     judge(in, o);

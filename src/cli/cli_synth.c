@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/synth_header.h"
 #include "cli/synth_vocab.h"
 #include "tensor/format_fill.h"
 
@@ -259,7 +260,7 @@ static enum status write_tensors(struct synth *s, struct error *err)
     return STATUS_OK;
 }
 
-static enum status synth(struct synth *s, struct error *err)
+static enum status write_header(struct synth *s, struct error *err)
 {
     TRY(read_options(s, err));
     TRY(list_tensors(s, err));
@@ -267,9 +268,33 @@ static enum status synth(struct synth *s, struct error *err)
     TRY(put_metadata(s, err));
     TRY(synth_vocab_put(&s->writer, s->shape, err));
     TRY(declare_tensors(s, err));
-    TRY(gguf_write_header(&s->writer, err));
+    return gguf_write_header(&s->writer, err);
+}
+
+static enum status synth(struct synth *s, struct error *err)
+{
+    TRY(write_header(s, err));
     TRY(write_tensors(s, err));
     return gguf_writer_commit(&s->writer, err);
+}
+
+static void synth_done(struct synth *s)
+{
+    gguf_writer_close(&s->writer);
+    memory_free(s->tensors);
+}
+
+enum status synth_write_header(const char *shape, const char *type, const char *pipe,
+                               uint64_t *n_bytes, struct error *err)
+{
+    struct synth_options header = {.shape = shape, .type = type, .out = pipe, .seed = 1};
+    struct synth s = {.options = &header};
+    enum status status = write_header(&s, err);
+    if (status == STATUS_OK)
+        status = output_file_flush(&s.writer.file, err);
+    *n_bytes = s.writer.file.bytes + s.writer.next_offset;
+    synth_done(&s);
+    return status;
 }
 
 static int run_command(const void *values)
@@ -284,8 +309,7 @@ static int run_command(const void *values)
                 format_of(s.embedding_type)->name, format_of(s.output_type)->name,
                 cli_size(s.writer.file.bytes, size));
     }
-    gguf_writer_close(&s.writer);
-    memory_free(s.tensors);
+    synth_done(&s);
     return status == STATUS_OK ? EXIT_SUCCESS : cli_failed("synth", &err);
 }
 

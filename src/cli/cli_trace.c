@@ -7,12 +7,13 @@
 #include "base/memory.h"
 #include "base/output_file.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "cli/engine_choice.h"
 #include "cli/json_out.h"
 #include "engine/trace_print.h"
 
 /* In the order of the option's words. */
-enum trace_format { TRACE_TABLE, TRACE_JSON, TRACE_CHROME, TRACE_HTML };
+enum trace_format { TRACE_TABLE, TRACE_JSON, TRACE_CHROME, TRACE_HTML, TRACE_SVG };
 
 struct trace_options {
     const char *model, *out;
@@ -36,9 +37,10 @@ static const struct option options[] = {
     {"-n, --predict", "N", "32", "tokens that are traced, one at a time", OPT_INT, TRACE(n_predict),
      1, 1 << 16},
     {NULL, NULL, NULL, "Output", OPT_FLAG, 0, 0, 0},
-    {"--format", "table|json|chrome|html", "table",
-     "sums for people or programs, every step for ui.perfetto.dev, or a page with bars", OPT_CHOICE,
-     TRACE(format), 0, 0},
+    {"--format", "table|json|chrome|html|svg", "table",
+     "sums for people or programs, every step for ui.perfetto.dev, a page with bars and a token "
+     "thread by thread, or its bars alone",
+     OPT_CHOICE, TRACE(format), 0, 0},
     {"-o, --output", "FILE", NULL, "instead of standard output", OPT_TEXT, TRACE(out), 0, 0},
     ENGINE_OPTIONS(TRACE(engine)),
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0}};
@@ -81,7 +83,9 @@ static enum status prepare(struct tracing *t, struct error *err)
     t->plain_ns = memory_alloc(n, sizeof *t->plain_ns);
     if (!t->traced_ns || !t->plain_ns)
         return fail_memory(err, "trace", n * sizeof *t->plain_ns);
-    int used = snprintf(t->title, sizeof t->title, "%s; after %lld tokens; ", o->model,
+    char path[256];
+    int used = snprintf(t->title, sizeof t->title, "%s; after %lld tokens; ",
+                        text_printable(text_of(o->model), path, sizeof path),
                         (long long)(o->depth + o->n_prompt));
     if (used > 0 && (size_t)used < sizeof t->title)
         engine_describe(t->engine, t->title + used, sizeof t->title - (size_t)used);
@@ -181,6 +185,7 @@ static enum status print(FILE *out, const struct trace_report *r, enum trace_for
     case TRACE_JSON: return print_json(out, r, err);
     case TRACE_CHROME: trace_print_chrome(out, r); return STATUS_OK;
     case TRACE_HTML: trace_print_html(out, r); return STATUS_OK;
+    case TRACE_SVG: trace_print_svg(out, r); return STATUS_OK;
     case TRACE_TABLE: break;
     }
     trace_print_table(out, r);

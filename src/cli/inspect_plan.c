@@ -87,10 +87,11 @@ static enum status print(FILE *out, const struct plan *plan, enum plan_format fo
 }
 
 enum status inspect_plan(const struct model *model, const struct engine_options *options,
-                         enum plan_format format, FILE *out, struct error *err)
+                         const char *machine, enum plan_format format, FILE *out, struct error *err)
 {
     struct engine *engine;
-    TRY(engine_plan(&engine, model, options, err));
+    struct topology_source source = {.xml = machine};
+    TRY(engine_plan_on(&engine, model, options, machine ? &source : NULL, err));
     enum status status = print(out, engine_plan_of(engine), format, err);
     engine_close(engine);
     return status;

@@ -86,7 +86,8 @@ static enum status set_value(const struct option *o, const char *name, const cha
     void *field = (char *)values + o->offset;
     switch (o->type) {
     case OPT_FLAG: *(bool *)field = true; return STATUS_OK;
-    case OPT_TEXT: *(const char **)field = text; return STATUS_OK;
+    case OPT_TEXT:
+    case OPT_MAYBE: *(const char **)field = text; return STATUS_OK;
     case OPT_CHOICE: return parse_choice(o, name, text, field, err);
     case OPT_INT: return parse_integer(o, name, text, field, err);
     case OPT_NUMBER: return parse_number(o, name, text, field, err);
@@ -120,6 +121,21 @@ static const struct option *nth_positional(const struct command *command, int n)
     return NULL;
 }
 
+/* The value of an option that was given without "=value": the next argument, where it takes one. */
+static enum status take_value(const struct option *o, const char *name, int argc, char **argv,
+                              int *i, const char **value, struct error *err)
+{
+    bool has_next = *i + 1 < argc;
+    if (o->type == OPT_FLAG)
+        return STATUS_OK;
+    if (o->type == OPT_MAYBE && (!has_next || argv[*i + 1][0] == '-'))
+        return *value = "", STATUS_OK;
+    if (!has_next)
+        return fail(err, STATUS_USAGE, "%s needs a value: %s", name, o->value);
+    *value = argv[++*i];
+    return STATUS_OK;
+}
+
 /* One argument that begins with a dash, and its value. Advances *i over what it used. */
 static enum status parse_option(const struct command *command, int argc, char **argv, int *i,
                                 void *values, struct error *err)
@@ -136,11 +152,8 @@ static enum status parse_option(const struct command *command, int argc, char **
         return fail(err, STATUS_USAGE, "%s gives once more what was given before", name);
     if (o->type == OPT_FLAG && value)
         return fail(err, STATUS_USAGE, "%s takes no value", name);
-    if (o->type != OPT_FLAG && !value) {
-        if (*i + 1 >= argc)
-            return fail(err, STATUS_USAGE, "%s needs a value: %s", name, o->value);
-        value = argv[++*i];
-    }
+    if (!value)
+        TRY(take_value(o, name, argc, argv, i, &value, err));
     return set_value(o, name, value, values, err);
 }
 

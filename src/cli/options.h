@@ -13,6 +13,8 @@ enum option_type {
     OPT_INT,    /* int64_t in [min, max] */
     OPT_NUMBER, /* double in [min, max] */
     OPT_TEXT,   /* const char *: borrowed from argv */
+    OPT_MAYBE,  /* const char *: borrowed from argv; "" when the option stands alone: its value is
+                   the next argument unless that begins with a dash or there is none */
     OPT_CHOICE  /* int: index into the words of `value`, which are separated by | */
 };
 

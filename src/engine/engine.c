@@ -28,31 +28,33 @@ int engine_best_nodes(int n_nodes, uint64_t bytes, int n_layer)
     return n_nodes > 1 && all < one ? n_nodes : 1;
 }
 
-static enum status make_plan(struct engine *e, const struct engine_options *options,
-                             struct error *err)
+static enum status make_plan(struct engine *e, struct engine_options options,
+                             const struct topology_source *machine, struct error *err)
 {
-    struct topology_source live = {0};
-    struct team_request request = {options->n_threads, options->n_nodes, options->n_threads_a_node};
-    TRY(topology_read(&e->topology, &live, err));
-    bool is_open = options->n_threads == 0 && options->n_nodes == 0 && !options->n_threads_a_node;
+    struct team_request request = {options.n_threads, options.n_nodes, options.n_threads_a_node};
+    TRY(topology_read(&e->topology, machine, err));
+    if (machine)
+        options.memory_bytes = e->topology.memory_bytes;
+    bool is_open = options.n_threads == 0 && options.n_nodes == 0 && !options.n_threads_a_node;
     if (is_open) {
         request.n_nodes =
             engine_best_nodes(e->topology.n_nodes, file_bytes(e->model), e->model->config.n_layer);
         e->is_kept_small = request.n_nodes < e->topology.n_nodes;
     }
     TRY(team_layout_make(&e->layout, &e->topology, &request, err));
-    return plan_make(&e->plan, e->model, &e->layout, options, err);
+    return plan_make(&e->plan, e->model, &e->layout, &options, err);
 }
 
-static enum status open_planned(struct engine **engine, const struct model *model,
-                                const struct engine_options *options, struct error *err)
+enum status engine_plan_on(struct engine **engine, const struct model *model,
+                           const struct engine_options *options,
+                           const struct topology_source *machine, struct error *err)
 {
     struct engine *e = memory_alloc(1, sizeof *e);
     if (!e)
         return fail_memory(err, model->path, sizeof *e);
     e->model = model;
     e->load_ns = clock_ns(); /* until it is loaded: when that began */
-    enum status status = make_plan(e, options, err);
+    enum status status = make_plan(e, *options, machine, err);
     if (status != STATUS_OK) {
         engine_close(e);
         return status;
@@ -64,12 +66,17 @@ static enum status open_planned(struct engine **engine, const struct model *mode
 enum status engine_plan(struct engine **engine, const struct model *model,
                         const struct engine_options *options, struct error *err)
 {
-    return open_planned(engine, model, options, err);
+    return engine_plan_on(engine, model, options, NULL, err);
 }
 
 const struct plan *engine_plan_of(const struct engine *engine)
 {
     return &engine->plan;
+}
+
+const struct topology *engine_topology_of(const struct engine *engine)
+{
+    return &engine->topology;
 }
 
 /* One arena of a node where a placement option says it should be. */
@@ -166,7 +173,7 @@ enum status engine_open(struct engine **engine, const struct model *model,
                         void *context, struct error *err)
 {
     struct engine *e;
-    TRY(open_planned(&e, model, options, err));
+    TRY(engine_plan(&e, model, options, err));
     enum status status = start(e, progress, context, err);
     if (status != STATUS_OK) {
         engine_close(e);

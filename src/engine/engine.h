@@ -10,6 +10,8 @@
 struct engine;
 struct plan;
 struct session;
+struct topology;
+struct topology_source;
 struct trace;
 
 /* Plans, takes the memory, packs the weights, starts the threads. The model is borrowed. progress may
@@ -24,11 +26,16 @@ void engine_close(struct engine *engine);
  * Freed by engine_close. */
 enum status engine_plan(struct engine **engine, const struct model *model,
                         const struct engine_options *options, struct error *err);
+/* The same for a machine that need not be this one: nothing is bound, and its memory is the limit. */
+enum status engine_plan_on(struct engine **engine, const struct model *model,
+                           const struct engine_options *options,
+                           const struct topology_source *machine, struct error *err);
 /* How many of the machine's nodes a model of that size should use when the user does not say: one,
  * where the barriers between nodes would take longer than reading from more of them saves. */
 int engine_best_nodes(int n_nodes, uint64_t bytes, int n_layer);
 
 const struct plan *engine_plan_of(const struct engine *engine);
+const struct topology *engine_topology_of(const struct engine *engine);
 
 /* A sequence with room for the engine's n_ctx positions.
  * errors  LIMIT: options.n_sessions are open; MEMORY */

@@ -49,6 +49,7 @@ struct engine_options {
     int n_batch;    /* most columns of a pass; 0: ENGINE_MAX_BATCH */
     int n_logits;   /* most columns of a pass whose logits are wanted; 0: n_sessions */
     enum kv_format kv_format;
+    uint64_t memory_bytes; /* that everything may take; 0: what is free on this machine */
 
     enum dataflow dataflow;
     bool is_flat_barrier;

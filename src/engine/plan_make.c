@@ -142,8 +142,8 @@ static int ctx_that_divides(const struct plan *plan)
 
 static enum status check_fit(struct plan *plan, bool is_asked, struct error *err)
 {
-    uint64_t available = memory_available();
     struct engine_options *o = &plan->options;
+    uint64_t available = o->memory_bytes ? o->memory_bytes : memory_available();
     int most;
     TRY(ctx_that_fits(plan, available, &most, err));
     int most_units = ctx_that_divides(plan);

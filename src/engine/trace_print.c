@@ -30,10 +30,15 @@ static double per_cent(double part, double whole)
     return whole > 0 ? 100 * part / whole : 0;
 }
 
+double trace_whole(const struct trace_report *r)
+{
+    return r->token_s > r->all.total ? r->token_s : r->all.total;
+}
+
 /* What is not in any step: the batch is set up, the team starts and ends it. */
 static double outside(const struct trace_report *r)
 {
-    return r->token_s > r->all.total ? r->token_s - r->all.total : 0;
+    return trace_whole(r) - r->all.total;
 }
 
 static void print_line(FILE *out, const char *name, const struct trace_sum *sum, double token_s)

@@ -1,4 +1,4 @@
-/* Traces for people (a table, a page with bars) and for viewers (Chrome's trace events, which
+/* Traces for people (a table, a picture, a page) and for viewers (Chrome's trace events, which
  * ui.perfetto.dev opens). */
 #ifndef TRINE_ENGINE_TRACE_PRINT_H
 #define TRINE_ENGINE_TRACE_PRINT_H
@@ -33,6 +33,9 @@ const char *trace_share_name(int share);
 /* Seconds. */
 double trace_share(const struct trace_sum *sum, int share);
 
+/* Seconds of a token: as its caller saw it, and not less than its steps. */
+double trace_whole(const struct trace_report *report);
+
 /* Fills the sums from the batches of the trace. */
 void trace_report_sum(struct trace_report *report);
 
@@ -43,7 +46,10 @@ void trace_print_table(FILE *out, const struct trace_report *report);
  * waiting; microseconds since the first step began. */
 void trace_print_chrome(FILE *out, const struct trace_report *report);
 
-/* A page that needs nothing else: a stacked bar for each kind of step, and the numbers. */
+/* A picture: a bar for each kind of step and one for the token, divided in shares, to one scale. */
+void trace_print_svg(FILE *out, const struct trace_report *report);
+
+/* A page that needs nothing else: that picture, a token thread by thread, and the numbers. */
 void trace_print_html(FILE *out, const struct trace_report *report);
 
 #endif

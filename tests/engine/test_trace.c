@@ -1,10 +1,7 @@
 /* The shares of waiting, on traces whose answer can be seen; and what is printed of them. */
-#include "../support.h"
+#include "engine_run.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <time.h>
 
 #include "engine/trace_print.h"
 
@@ -259,6 +256,167 @@ static void test_table_and_page(void **state)
     trace_close(&h.trace);
 }
 
+static int count_text(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at += strlen(part))
+        n++;
+    return n;
+}
+
+/* 6 ms of work and 2 of latency in a token of 10: 680 units of width are divided so; the page has the
+ * same picture, and one of each thread. */
+static void test_picture(void **state)
+{
+    (void)state;
+    struct hand_made h;
+    make(&h, 1);
+    for (int i = 0; i < N_THREADS; i++)
+        set(&h, 0, i, GLOBAL_STEP, 0, 6000000, 8000000);
+    struct trace_report r = {
+        .trace = &h.trace, .plan = &h.plan, .title = "a<b & c", .token_s = 0.010};
+    trace_report_sum(&r);
+    char *picture = printed(trace_print_svg, &r), *page = printed(trace_print_html, &r);
+    /* of the step and of the token */
+    assert_int_equal(count_text(picture, "<rect x=\"110.00\""), 2);
+    assert_int_equal(count_text(picture, "width=\"408.00\" height=\"20\" fill=\"#0072b2\""), 2);
+    assert_int_equal(count_text(picture, "<rect x=\"518.00\""), 2);
+    assert_int_equal(count_text(picture, "width=\"136.00\" height=\"20\" fill=\"#a6a6a6\""), 2);
+    assert_int_equal(count_text(picture, "outside of steps: 2.000 ms"), 1);
+    assert_int_equal(count_text(picture, ">60 %<"), 2);
+    assert_int_equal(count_text(picture, "8.000 ms, 80.0 %"), 1);
+    assert_int_equal(count_text(picture, "10.000 ms, 100.0 %"), 1);
+    assert_non_null(strstr(picture, ">0 ms</text>"));
+    assert_non_null(strstr(picture, "<path d=\"M246.0 ")); /* 2 ms: 110 and a fifth of 680 */
+    assert_int_equal(count_text(picture, "stroke=\"#ccc\""), 6);
+    assert_non_null(strstr(picture, "a&lt;b &amp; c"));
+    assert_int_equal(count_text(page, picture), 1);
+    assert_int_equal(count_text(page, "<svg "), 3); /* bars, a token, its middle layer */
+    /* in the token and in its layer: work of 6 of 8 ms, then waiting, in the rows of four threads */
+    assert_int_equal(count_text(page, "M110.00 40h510.00v22h-510.00z\" fill=\"#77ccee\""), 2);
+    assert_int_equal(count_text(page, "h170.00v22h-170.00z\" fill=\"url(#wait)\""), 2 * N_THREADS);
+    assert_int_equal(count_text(page, ">node 1, CPU 3<"), 2);
+    free(picture);
+    free(page);
+    trace_close(&h.trace);
+}
+
+/* Without any time: no picture of a token, no division by zero. */
+static void test_empty_picture(void **state)
+{
+    (void)state;
+    struct hand_made h;
+    make(&h, 1);
+    h.trace.batch = 0;
+    struct trace_report r = {.trace = &h.trace, .plan = &h.plan, .title = ""};
+    trace_report_sum(&r);
+    char *page = printed(trace_print_html, &r);
+    assert_int_equal(count_text(page, "<svg "), 1);
+    assert_null(strstr(page, "nan"));
+    free(page);
+    trace_close(&h.trace);
+}
+
+#define NAP_MS      300 /* more than a busy machine delays a token */
+#define N_NAPS      2
+#define MOST_TOKENS 40
+static kernel *awake; /* what the kernel below stands in the place of */
+static int n_naps;    /* of one thread only */
+
+static void sleepy(const union job *job, int begin, int end)
+{
+    nanosleep(&(struct timespec){.tv_nsec = NAP_MS * 1000000}, NULL);
+    n_naps++;
+    awake(job, begin, end);
+}
+
+/* The second thread sleeps once a token, when it prepares itself for the first step of gate and up. */
+static void plant_nap(const struct plan *plan)
+{
+    struct program *second = &plan->programs[PROGRAM_FEW][1];
+    struct step *step = second->steps;
+    while (step->kind != STEP_GATE_UP)
+        step++;
+    assert_true(step < second->steps + second->n_steps);
+    assert_true(step->n_each > 0 && step->each[0].n > 0);
+    awake = step->each[0].run;
+    step->each[0].run = sleepy;
+    n_naps = 0;
+}
+
+/* Runs tokens on two threads until the second has slept twice: it may also come too late for
+ * anything to do, and doesn't. Sums of all tokens: 1 is what one of two threads does in a nap. */
+static void trace_with_nap(int n_nodes, bool is_static, struct trace_sum kinds[N_STEP_KINDS],
+                           struct trace_sum *all)
+{
+    struct model model;
+    struct trace trace;
+    open_tiny(&model, "TQ2_0");
+    struct engine_options options = {
+        .n_threads = 2, .n_nodes = n_nodes, .n_ctx = 64, .is_static_rows = is_static};
+    struct engine *engine = open_engine(&model, &options);
+    struct session *session = open_session(engine);
+    const struct plan *plan = engine_plan_of(engine);
+    session_decode(session, 3);
+    plant_nap(plan);
+    assert_int_equal(trace_open(&trace, plan, PROGRAM_FEW, MOST_TOKENS, NULL), STATUS_OK);
+    engine_set_trace(engine, &trace);
+    while (trace_n_written(&trace) < MOST_TOKENS && n_naps < N_NAPS)
+        session_decode(session, 4);
+    assert_int_equal(n_naps, N_NAPS);
+    trace_sums(&trace, plan, 0, kinds, all);
+    double scale = 2 * trace_n_written(&trace) / (0.001 * NAP_MS * N_NAPS);
+    for (int i = 0; i <= N_STEP_KINDS; i++) {
+        struct trace_sum *sum = i < N_STEP_KINDS ? &kinds[i] : all;
+        sum->work *= scale;
+        sum->late_own *= scale;
+        sum->late_other *= scale;
+    }
+    trace_close(&trace);
+    session_close(session);
+    engine_close(engine);
+    model_close(&model);
+}
+
+/* A busy machine delays threads too, but not by half a nap. */
+static void assert_share(const char *what, double found, double least, double most)
+{
+    if (!(found >= least && found <= most))
+        fail_msg("%s: %.3f naps, expected %.1f to %.1f", what, found, least, most);
+}
+
+static void test_sleeper_of_own_node(void **state)
+{
+    (void)state;
+    struct trace_sum kinds[N_STEP_KINDS], all;
+    trace_with_nap(1, true, kinds, &all);
+    assert_share("late at gate_up", kinds[STEP_GATE_UP].late_own, 0.5, 1.5);
+    assert_share("late elsewhere", all.late_own - kinds[STEP_GATE_UP].late_own, 0, 0.5);
+    assert_share("work", kinds[STEP_GATE_UP].work, 1, 1.5); /* it was busy, if only sleeping */
+    assert_true(all.late_other == 0);
+}
+
+/* Nodes meet after the step that follows: down. */
+static void test_sleeper_of_other_node(void **state)
+{
+    (void)state;
+    struct trace_sum kinds[N_STEP_KINDS], all;
+    trace_with_nap(2, true, kinds, &all);
+    assert_share("late at down", kinds[STEP_DOWN].late_other, 0.5, 1.5);
+    assert_share("late elsewhere", all.late_other - kinds[STEP_DOWN].late_other, 0, 0.5);
+    assert_true(all.late_own == 0);
+}
+
+/* The other thread takes its rows: it holds up nobody, and is not called late. */
+static void test_sleeper_without_work(void **state)
+{
+    (void)state;
+    struct trace_sum kinds[N_STEP_KINDS], all;
+    trace_with_nap(1, false, kinds, &all);
+    assert_share("work", kinds[STEP_GATE_UP].work, 1, 1.5);
+    assert_share("late", all.late_own, 0, 0.5);
+}
+
 int main(int argc, char **argv)
 {
     support_init(argc, argv);
@@ -271,6 +429,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_shares_sum_to_total),
         cmocka_unit_test(test_chrome),
         cmocka_unit_test(test_table_and_page),
+        cmocka_unit_test(test_picture),
+        cmocka_unit_test(test_empty_picture),
+        cmocka_unit_test(test_sleeper_of_own_node),
+        cmocka_unit_test(test_sleeper_of_other_node),
+        cmocka_unit_test(test_sleeper_without_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
