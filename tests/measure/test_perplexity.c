@@ -69,25 +69,13 @@ static void test_scored_half(void **state)
     }
 }
 
-static void test_percentiles(void **state)
-{
-    (void)state;
-    double numbers[] = {40, 10, 30, 20};
-    sort_numbers(numbers, 4);
-    assert_near(percentile(numbers, 4, 0.5), 25, 1e-15);
-    assert_near(percentile(numbers, 4, 0.99), 39.7, 1e-14);
-    assert_near(percentile(numbers, 4, 1), 40, 0);
-    assert_near(percentile(numbers, 4, 0), 10, 0);
-    assert_near(percentile(numbers, 1, 0.99), 10, 0);
-}
-
 int main(int argc, char **argv)
 {
     support_init(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_log_sum_exp), cmocka_unit_test(test_uniform),
         cmocka_unit_test(test_error),       cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_scored_half), cmocka_unit_test(test_percentiles),
+        cmocka_unit_test(test_scored_half),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
