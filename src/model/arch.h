@@ -7,7 +7,7 @@
 #include "model/model_weights.h"
 
 /* A size that depends on the model. */
-enum dim { DIM_ONE, DIM_EMBD, DIM_FF, DIM_Q, DIM_KV, DIM_VOCAB, DIM_ROPE };
+enum dim { DIM_ONE, DIM_EMBD, DIM_FF, DIM_Q, DIM_KV, DIM_HEAD, DIM_VOCAB, DIM_ROPE };
 
 /* REQUIRED and OPTIONAL tensors are bound; LEFTOVER ones may be in old files and are not used. */
 enum presence { REQUIRED, OPTIONAL, LEFTOVER };
@@ -22,9 +22,14 @@ struct tensor_rule {
     size_t offset; /* of the struct weight or const float * in model_weights or layer_weights */
 };
 
+/* What the gate does to the other half of a feed-forward block: silu(gate) * up, or
+ * relu(gate)^2 * up. */
+enum activation { ACTIVATION_SILU, ACTIVATION_RELU2 };
+
 struct arch {
     const char *name; /* general.architecture, and prefix of its keys */
     enum rope_pairs rope_pairs;
+    enum activation activation;
     const struct tensor_rule *model_rules, *layer_rules; /* each ends with a NULL name */
 };
 

@@ -29,4 +29,4 @@ static const struct tensor_rule layer_rules[] = {
     {.name = NULL},
 };
 
-const struct arch arch_llama = {"llama", ROPE_ADJACENT, model_rules, layer_rules};
+const struct arch arch_llama = {"llama", ROPE_ADJACENT, ACTIVATION_SILU, model_rules, layer_rules};

@@ -158,6 +158,12 @@ static enum status read_rope(struct model_config *c, const struct gguf_file *fil
                                 &rope->attn_factor, err);
 }
 
+/* As `hidden_act` spells them. */
+static const char *const activation_names[] = {
+    [ACTIVATION_SILU] = "silu",
+    [ACTIVATION_RELU2] = "relu2",
+};
+
 /* Parts that would change the arithmetic and are not implemented. */
 static enum status refuse_unknown_parts(const struct model_config *c, const struct gguf_file *file,
                                         struct error *err)
@@ -169,6 +175,14 @@ static enum status refuse_unknown_parts(const struct model_config *c, const stru
                     "%s: a mixture of %lld experts ('%s.expert_count'); this version runs "
                     "dense models only; use another program for this one",
                     file_name(file), (long long)n_expert, c->arch->name);
+    struct text activation = text_of(activation_names[c->arch->activation]);
+    TRY(gguf_optional_string(file, key_of(c, "hidden_act").name, &activation, err));
+    if (!text_is(activation, activation_names[c->arch->activation]))
+        return fail(err, STATUS_UNSUPPORTED,
+                    "%s: key '%s.hidden_act' is '%.*s', expected %s; with another activation the "
+                    "model would write nonsense; use the program it was made for",
+                    file_name(file), c->arch->name, TEXT(activation),
+                    activation_names[c->arch->activation]);
     for (size_t i = 0; i < file->n_pairs; i++)
         if (text_starts(file->pairs[i].key, "prism.hadamard."))
             return fail(err, STATUS_UNSUPPORTED,

@@ -32,6 +32,7 @@ static int64_t dim_size(const struct model_config *c, enum dim dim)
     case DIM_FF: return c->n_ff;
     case DIM_Q: return (int64_t)c->n_head * c->head_dim;
     case DIM_KV: return (int64_t)c->n_head_kv * c->head_dim;
+    case DIM_HEAD: return c->head_dim;
     case DIM_VOCAB: return c->n_vocab;
     case DIM_ROPE: return c->rope.n_rot / 2;
     }

@@ -13,13 +13,16 @@ struct weight {
 
 /* Vectors are owned by the model arena, as floats; NULL: the model has none. */
 struct layer_weights {
-    const float *attn_norm;         /* (n_embd) */
-    struct weight attn_q;           /* (n_head * head_dim, n_embd) */
-    struct weight attn_k, attn_v;   /* (n_head_kv * head_dim, n_embd) */
-    struct weight attn_output;      /* (n_embd, n_head * head_dim) */
-    const float *ffn_norm;          /* (n_embd) */
-    struct weight ffn_gate, ffn_up; /* (n_ff, n_embd) */
-    struct weight ffn_down;         /* (n_embd, n_ff) */
+    const float *attn_norm;                 /* (n_embd) */
+    struct weight attn_q;                   /* (n_head * head_dim, n_embd) */
+    struct weight attn_k, attn_v;           /* (n_head_kv * head_dim, n_embd) */
+    const float *attn_q_norm, *attn_k_norm; /* (head_dim): heads are normed before they turn */
+    const float *attn_sub_norm;             /* (n_head * head_dim): what attention yields is */
+    struct weight attn_output;              /* (n_embd, n_head * head_dim) */
+    const float *ffn_norm;                  /* (n_embd) */
+    struct weight ffn_gate, ffn_up;         /* (n_ff, n_embd) */
+    const float *ffn_sub_norm;              /* (n_ff): the gated product is normed */
+    struct weight ffn_down;                 /* (n_embd, n_ff) */
 };
 
 struct model_weights {

@@ -6,6 +6,7 @@
 
 #include "base/float16.h"
 #include "base/memory.h"
+#include "model/arch.h"
 
 struct reference {
     const struct model *model; /* borrowed */
@@ -63,6 +64,22 @@ static void rms_norm(const float *x, const float *gain, int n, int64_t width, fl
         for (int64_t i = 0; i < width; i++)
             out[i] = (float)(x[i] * factor * gain[i]);
     }
+}
+
+/* Each head of n rows of `width` elements normed, in place; without a gain nothing. */
+static void norm_heads(const struct model_config *c, const float *gain, int n, int64_t width,
+                       float *x)
+{
+    if (gain)
+        rms_norm(x, gain, (int)(n * (width / c->head_dim)), c->head_dim, c->norm_epsilon, x);
+}
+
+/* n rows normed in place, where the architecture has a norm there. */
+static void sub_norm(const struct model_config *c, const float *gain, int n, int64_t width,
+                     float *x)
+{
+    if (gain)
+        rms_norm(x, gain, n, width, c->norm_epsilon, x);
 }
 
 /* Turns q and k of one token and appends k and v to the cache. */
@@ -138,12 +155,22 @@ static void attention_block(struct reference *ref, int layer, int n)
     multiply(ref, &w->attn_q, ref->normed, n, ref->q);
     multiply(ref, &w->attn_k, ref->normed, n, ref->k);
     multiply(ref, &w->attn_v, ref->normed, n, ref->v);
+    norm_heads(c, w->attn_q_norm, n, q_width(c), ref->q);
+    norm_heads(c, w->attn_k_norm, n, kv_width(c), ref->k);
     for (int t = 0; t < n; t++)
         rotate_and_store(ref, layer, t);
     for (int t = 0; t < n; t++)
         attend(ref, layer, t);
+    sub_norm(c, w->attn_sub_norm, n, q_width(c), ref->attended);
     multiply(ref, &w->attn_output, ref->attended, n, ref->out);
     add_to_residual(ref, n);
+}
+
+static double activated(enum activation activation, double x)
+{
+    if (activation == ACTIVATION_RELU2)
+        return x > 0 ? x * x : 0;
+    return x / (1 + exp(-x));
 }
 
 static void feed_forward_block(struct reference *ref, int layer, int n)
@@ -154,7 +181,8 @@ static void feed_forward_block(struct reference *ref, int layer, int n)
     multiply(ref, &w->ffn_gate, ref->normed, n, ref->gate);
     multiply(ref, &w->ffn_up, ref->normed, n, ref->up);
     for (int64_t i = 0; i < (int64_t)n * c->n_ff; i++)
-        ref->gate[i] = (float)(ref->gate[i] / (1 + exp(-(double)ref->gate[i])) * ref->up[i]);
+        ref->gate[i] = (float)(activated(c->arch->activation, ref->gate[i]) * ref->up[i]);
+    sub_norm(c, w->ffn_sub_norm, n, c->n_ff, ref->gate);
     multiply(ref, &w->ffn_down, ref->gate, n, ref->out);
     add_to_residual(ref, n);
 }
