@@ -93,7 +93,9 @@ static void put_choices(json_t *fields, const struct bench_run *run, const struc
     put_integer(fields, "n_seq", r->test.n_seq);
     put_integer(fields, "n_nodes", plan->layout->n_nodes);
     put_text(fields, "dataflow", o->dataflow == DATAFLOW_ROW ? "row" : "column");
+    static const char *const heads[] = {"keep", "q8_0", "q6_k", "q4_0"};
     put_text(fields, "isa", isa_name(o->isa));
+    put_text(fields, "head", heads[o->head]);
     put_text(fields, "act_scale", o->act_scale == ACT_SCALE_TOKEN ? "token" : "node");
     put_text(fields, "barrier", o->is_flat_barrier ? "flat" : "two-level");
     put_text(fields, "rows", o->is_static_rows ? "static" : "dynamic");

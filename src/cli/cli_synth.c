@@ -9,21 +9,35 @@
 #include "cli/cli.h"
 #include "cli/synth_header.h"
 #include "cli/synth_vocab.h"
+#include "model/arch.h"
+#include "model/model_shapes.h"
 #include "tensor/format_fill.h"
 
 struct synth_options {
-    const char *shape, *type, *embedding_type, *output_type, *out;
-    int64_t seed;
+    const char *shape, *arch, *type, *embedding_type, *output_type, *out;
+    int64_t seed, n_layers;
+    bool is_small_vocab;
 };
 
 #define SYNTH(field) offsetof(struct synth_options, field)
 static const struct option options[] = {
-    {"--shape", "NAME", NULL, "tiny, falcon3-1b, falcon3-10b, llama3-8b, bonsai-8b", OPT_TEXT,
-     SYNTH(shape), 0, 0},
+    {"--shape", "NAME", NULL,
+     "tiny, falcon3-1b, -3b, -7b, -10b, llama3-8b, bitnet-large, -xl, -3b, -2b4t, bonsai-1.7b, "
+     "-4b, "
+     "-8b, trilm-99m, -190m, -390m, -560m, -830m, -1.1b, -1.5b, -2.4b, -3.9b",
+     OPT_TEXT, SYNTH(shape), 0, 0},
+    {"--layers", "N", "0", "that many layers only; 0: the shape's", OPT_INT, SYNTH(n_layers), 0,
+     4096},
+    {"--small-vocab", NULL, NULL, "288 tokens, letters and bytes, instead of the shape's", OPT_FLAG,
+     SYNTH(is_small_vocab), 0, 0},
+    {"--arch", "NAME", NULL,
+     "another architecture than the shape's: llama, bitnet, bitnet-b1.58, bitnet-25, qwen2, qwen3",
+     OPT_TEXT, SYNTH(arch), 0, 0},
     {"--type", "T", NULL, "type of the projections: TQ2_0, IQ2_BN, I2_S, Q4_0, Q4_K, F16, ...",
      OPT_TEXT, SYNTH(type), 0, 0},
     {"--embedding-type", "T", NULL,
-     "type of the token embedding; if not given Q4_K beside a smaller type (bonsai: as --type)",
+     "type of the token embedding; if not given Q4_K beside a smaller type (bonsai: as --type; "
+     "bitnet: F16)",
      OPT_TEXT, SYNTH(embedding_type), 0, 0},
     {"--output-type", "T", NULL,
      "type of the output matrix; if not given Q6_K beside a smaller type (bonsai: as --type)",
@@ -35,17 +49,22 @@ static const struct option options[] = {
 /* Bytes filled and written at once. */
 #define CHUNK_BYTES ((uint64_t)1 << 20)
 
-/* One tensor to write: random numbers, or a norm's gains when rows == 1. */
+/* One tensor to write: a matrix of random numbers, or a vector when rows == 1: gains or biases. */
 struct synth_tensor {
     char name[64];
     enum format_id format;
     int rows, cols;
     float deviation;
+    float mean; /* of a vector */
 };
 
 struct synth {
     const struct synth_options *options;
-    const struct model_shape *shape;
+    const struct model_shape *shape; /* cut */
+    struct model_shape cut;          /* the shape, smaller where the user wants */
+    const struct arch *arch;
+    struct model_config config; /* sizes only */
+    bool has_biases, has_sub_norms, is_tied;
     enum format_id type, embedding_type, output_type;
     struct gguf_writer writer;
     struct synth_tensor *tensors; /* owned */
@@ -76,7 +95,30 @@ static enum format_id table_type(const struct synth *s, enum format_id usual)
     double small = format_bits_per_weight(s->type, 256, 256);
     if (s->shape->has_ternary_tables)
         return s->type;
+    if (s->shape->has_f16_tables)
+        return FORMAT_F16;
     return small < format_bits_per_weight(usual, 256, 256) ? usual : s->type;
+}
+
+/* Fewer layers or tokens than the shape has. */
+static enum status cut_shape(struct synth *s, struct error *err)
+{
+    const struct synth_options *o = s->options;
+    s->cut = *s->shape;
+    s->shape = &s->cut;
+    if (o->n_layers > s->cut.n_layer)
+        return fail(err, STATUS_USAGE, "--layers %lld: %s has %d", (long long)o->n_layers,
+                    s->cut.name, s->cut.n_layer);
+    if (o->n_layers)
+        s->cut.n_layer = (int)o->n_layers;
+    if (o->is_small_vocab) {
+        s->cut.n_vocab = 288;
+        s->cut.pre_tokenizer = NULL;
+        s->cut.n_control = 0;
+        s->cut.bos = 1;
+        s->cut.eos = 2;
+    }
+    return STATUS_OK;
 }
 
 static enum status read_options(struct synth *s, struct error *err)
@@ -88,6 +130,12 @@ static enum status read_options(struct synth *s, struct error *err)
     if (!s->shape)
         return fail(err, STATUS_USAGE, "unknown shape '%s'; known: %s", o->shape,
                     model_shape_names());
+    TRY(cut_shape(s, err));
+    const char *arch = o->arch ? o->arch : s->shape->arch;
+    s->arch = arch_find(text_of(arch));
+    if (!s->arch)
+        return fail(err, STATUS_USAGE, "--arch: unknown architecture '%s'; known: %s", arch,
+                    arch_names());
     TRY(find_type("--type", o->type, &s->type, err));
     s->embedding_type = table_type(s, FORMAT_Q4_K);
     s->output_type = table_type(s, FORMAT_Q6_K);
@@ -99,67 +147,104 @@ static enum status read_options(struct synth *s, struct error *err)
     return STATUS_OK;
 }
 
-static void add(struct synth *s, enum format_id format, int rows, int cols, double deviation,
-                const char *name, int layer)
+/* "NAME.weight" or "blk.N.NAME.weight", or another end. */
+static void add(struct synth *s, enum format_id format, int64_t rows, int64_t cols,
+                double deviation, const char *name, int layer, const char *end)
 {
     struct synth_tensor *t = &s->tensors[s->n_tensors++];
-    *t = (struct synth_tensor){
-        .format = format, .rows = rows, .cols = cols, .deviation = (float)deviation};
+    *t = (struct synth_tensor){.format = format, .rows = (int)rows, .cols = (int)cols};
+    t->deviation = (float)deviation;
+    t->mean = strcmp(end, "bias") ? 1 : 0;
     if (layer < 0)
-        snprintf(t->name, sizeof t->name, "%s.weight", name);
+        snprintf(t->name, sizeof t->name, "%s.%s", name, end);
     else
-        snprintf(t->name, sizeof t->name, "blk.%d.%s.weight", layer, name);
+        snprintf(t->name, sizeof t->name, "blk.%d.%s.%s", layer, name, end);
 }
 
 /* Deviations keep every activation near 1: a matrix of n inputs has 1/sqrt(n), the two that feed
- * the residual less, so that it grows by a constant factor over all layers. Attention scores and
- * logits get deviations of 1 and 2. */
-static void add_layer(struct synth *s, int layer)
+ * the residual less, so that it grows by a constant factor over all layers; without a norm before it
+ * ffn_down more, because a gated product is small. Attention scores and logits get deviations of 1
+ * and 2. */
+static double deviation_of(const struct synth *s, const struct tensor_rule *rule, int64_t cols)
+{
+    double plain = 1 / sqrt((double)cols), damped = plain / sqrt(s->shape->n_layer);
+    if (!strcmp(rule->name, "token_embd"))
+        return s->is_tied ? 2 * plain : 1;
+    if (!strcmp(rule->name, "output"))
+        return 2 * plain;
+    if (!strcmp(rule->name, "attn_output"))
+        return damped;
+    if (!strcmp(rule->name, "ffn_down"))
+        return s->has_sub_norms ? damped : 2 * damped;
+    return plain;
+}
+
+static enum format_id format_of_rule(const struct synth *s, const struct tensor_rule *rule)
+{
+    if (rule->rows == DIM_ONE)
+        return FORMAT_F32;
+    if (!strcmp(rule->name, "token_embd"))
+        return s->embedding_type;
+    return strcmp(rule->name, "output") ? s->type : s->output_type;
+}
+
+/* What is optional is left out, but for an output matrix of its own and the biases that every published
+ * qwen2 has. */
+static void add_by_rules(struct synth *s, const struct tensor_rule *rules, int layer)
+{
+    for (const struct tensor_rule *r = rules; r->name; r++) {
+        bool is_output = !strcmp(r->name, "output") && !s->is_tied;
+        if (r->presence != REQUIRED && !is_output)
+            continue;
+        int64_t rows = arch_dim(&s->config, r->rows), cols = arch_dim(&s->config, r->cols);
+        add(s, format_of_rule(s, r), rows, cols, deviation_of(s, r, cols), r->name, layer,
+            "weight");
+        if (s->has_biases && r->may_have_bias)
+            add(s, FORMAT_F32, 1, rows, 0, r->name, layer, "bias");
+    }
+}
+
+static void set_config(struct synth *s)
 {
     const struct model_shape *m = s->shape;
-    int q = m->n_head * m->head_dim, kv = m->n_head_kv * m->head_dim;
-    double from_embd = 1 / sqrt(m->n_embd), damped = 1 / sqrt(m->n_layer);
-    add(s, FORMAT_F32, 1, m->n_embd, 0, "attn_norm", layer);
-    add(s, s->type, q, m->n_embd, from_embd, "attn_q", layer);
-    add(s, s->type, kv, m->n_embd, from_embd, "attn_k", layer);
-    add(s, s->type, kv, m->n_embd, from_embd, "attn_v", layer);
-    if (m->has_head_norms) {
-        add(s, FORMAT_F32, 1, m->head_dim, 0, "attn_q_norm", layer);
-        add(s, FORMAT_F32, 1, m->head_dim, 0, "attn_k_norm", layer);
-    }
-    add(s, s->type, m->n_embd, q, damped / sqrt(q), "attn_output", layer);
-    add(s, FORMAT_F32, 1, m->n_embd, 0, "ffn_norm", layer);
-    add(s, s->type, m->n_ff, m->n_embd, from_embd, "ffn_gate", layer);
-    add(s, s->type, m->n_ff, m->n_embd, from_embd, "ffn_up", layer);
-    add(s, s->type, m->n_embd, m->n_ff, 2 * damped / sqrt(m->n_ff), "ffn_down", layer);
+    s->config = (struct model_config){.arch = s->arch, .n_embd = m->n_embd, .n_ff = m->n_ff};
+    s->config.n_vocab = m->n_vocab;
+    s->config.n_head = m->n_head;
+    s->config.n_head_kv = m->n_head_kv;
+    s->config.head_dim = s->config.rope.n_rot = m->head_dim;
 }
 
 static enum status list_tensors(struct synth *s, struct error *err)
 {
-    const struct model_shape *m = s->shape;
-    size_t most = 3 + 11 * (size_t)m->n_layer;
+    enum { MOST_A_LAYER = 24 };
+    size_t most = MOST_A_LAYER * (1 + (size_t)s->shape->n_layer);
     s->tensors = memory_alloc(most, sizeof *s->tensors);
     if (!s->tensors)
         return fail_memory(err, s->options->out, most * sizeof *s->tensors);
-    add(s, s->embedding_type, m->n_vocab, m->n_embd, 1, "token_embd", -1);
-    for (int i = 0; i < m->n_layer; i++)
-        add_layer(s, i);
-    add(s, FORMAT_F32, 1, m->n_embd, 0, "output_norm", -1);
-    add(s, s->output_type, m->n_vocab, m->n_embd, 2 / sqrt(m->n_embd), "output", -1);
+    set_config(s);
+    s->has_biases = !strcmp(s->arch->name, "qwen2");
+    for (const struct tensor_rule *r = s->arch->layer_rules; r->name; r++)
+        s->has_sub_norms |= !strcmp(r->name, "ffn_sub_norm");
+    s->is_tied = true;
+    for (const struct tensor_rule *r = s->arch->model_rules; r->name; r++)
+        s->is_tied &= strcmp(r->name, "output") || s->shape->is_tied;
+    add_by_rules(s, s->arch->model_rules, -1);
+    for (int i = 0; i < s->shape->n_layer; i++)
+        add_by_rules(s, s->arch->layer_rules, i);
     return STATUS_OK;
 }
 
 static enum status put_u32(struct synth *s, const char *name, int value, struct error *err)
 {
     char key[96];
-    snprintf(key, sizeof key, "%s.%s", s->shape->arch, name);
+    snprintf(key, sizeof key, "%s.%s", s->arch->name, name);
     return gguf_put_u32(&s->writer, key, (uint32_t)value, err);
 }
 
 static enum status put_f32(struct synth *s, const char *name, float value, struct error *err)
 {
     char key[96];
-    snprintf(key, sizeof key, "%s.%s", s->shape->arch, name);
+    snprintf(key, sizeof key, "%s.%s", s->arch->name, name);
     return gguf_put_f32(&s->writer, key, value, err);
 }
 
@@ -169,7 +254,7 @@ static enum status put_metadata(struct synth *s, struct error *err)
     struct gguf_writer *w = &s->writer;
     char name[96];
     snprintf(name, sizeof name, "random weights, shape of %s", m->name);
-    TRY(gguf_put_string(w, "general.architecture", text_of(m->arch), err));
+    TRY(gguf_put_string(w, "general.architecture", text_of(s->arch->name), err));
     TRY(gguf_put_string(w, "general.name", text_of(name), err));
     TRY(gguf_put_u32(w, "general.quantization_version", 2, err));
     TRY(put_u32(s, "block_count", m->n_layer, err));
@@ -186,7 +271,7 @@ static enum status put_metadata(struct synth *s, struct error *err)
     TRY(put_f32(s, "attention.layer_norm_rms_epsilon", m->norm_epsilon, err));
     if (m->yarn_factor == 0)
         return STATUS_OK;
-    snprintf(name, sizeof name, "%s.rope.scaling.type", m->arch);
+    snprintf(name, sizeof name, "%s.rope.scaling.type", s->arch->name);
     TRY(gguf_put_string(w, name, text_of("yarn"), err));
     TRY(put_f32(s, "rope.scaling.factor", m->yarn_factor, err));
     return put_u32(s, "rope.scaling.original_context_length", m->yarn_original_ctx, err);
@@ -207,12 +292,12 @@ static enum status declare_tensors(struct synth *s, struct error *err)
     return STATUS_OK;
 }
 
-/* Gains of a norm: 0.75 to 1.25, so that a norm left out shows. */
-static enum status write_gains(struct synth *s, const struct synth_tensor *t, struct error *err)
+/* Gains of a norm are 0.75 to 1.25 and biases -0.25 to 0.25, so that one left out shows. */
+static enum status write_vector(struct synth *s, const struct synth_tensor *t, struct error *err)
 {
     for (int i = 0; i < t->cols; i++) {
-        float gain = (float)(0.75 + 0.5 * random_unit(&s->random));
-        TRY(gguf_write_data(&s->writer, &gain, sizeof gain, err));
+        float value = (float)(t->mean - 0.25 + 0.5 * random_unit(&s->random));
+        TRY(gguf_write_data(&s->writer, &value, sizeof value, err));
     }
     return STATUS_OK;
 }
@@ -251,7 +336,7 @@ static enum status write_tensors(struct synth *s, struct error *err)
 {
     for (size_t i = 0; i < s->n_tensors; i++) {
         const struct synth_tensor *t = &s->tensors[i];
-        TRY(t->rows == 1 ? write_gains(s, t, err) : write_matrix(s, t, err));
+        TRY(t->rows == 1 ? write_vector(s, t, err) : write_matrix(s, t, err));
         if (isatty(STDERR_FILENO))
             fprintf(stderr, "\rtensor %zu of %zu", i + 1, s->n_tensors);
     }

@@ -9,7 +9,7 @@ struct engine_choice {
     int64_t n_threads, n_nodes, n_threads_a_node, n_extra, n_promoted, prefetch_kib;
     const char *isa;
     int dataflow, barrier, rows, quantise, act_scale, kv_placement, weights_placement;
-    int row_scatter, row_attention, attention_split;
+    int row_scatter, row_attention, attention_split, head;
     bool is_unpinned;
 };
 
@@ -36,6 +36,8 @@ struct engine_choice {
          NULL,     "use no instruction set above: scalar, avx2, avx512, avx512vbmi",               \
          OPT_TEXT, ENGINE_AT(base, isa),                                                           \
          0,        0},                                                                             \
+        ENGINE_WORD(base, "--head", "keep|q8_0|q6_k|q4_0", "keep",                                 \
+                    "type that the output matrix is converted to at load", head),                  \
         {"--no-pin", NULL,                                                                         \
          NULL,       "let the system move threads between CPUs",                                   \
          OPT_FLAG,   ENGINE_AT(base, is_unpinned),                                                 \

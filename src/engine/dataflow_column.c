@@ -8,10 +8,11 @@
 /* Which of the two narrow matrices of a layer. */
 enum narrow { NARROW_O, NARROW_DOWN };
 
-/* What it multiplies; peaks: (n_nodes) where all nodes have a common scale, else NULL. */
+/* What it multiplies. */
 struct input {
     struct activations a;
-    const float *const *peaks;
+    struct rows rows;          /* what they were made of */
+    const float *const *peaks; /* (n_nodes) where all nodes have a common scale, else NULL */
 };
 
 static struct weight_slice *narrow_slice(struct builder *b, int node, int layer, enum narrow which)
@@ -33,6 +34,21 @@ static const float *build_act_scale(struct builder *b, int layer, const float *c
     return a.scale;
 }
 
+/* The gains of the norm before it, those of the own inputs; NULL: there is no norm. */
+static const float *narrow_gain(struct builder *b, int layer, enum narrow which)
+{
+    const struct layer_weights *w = &b->plan->model->weights.layers[layer];
+    const float *gain = which == NARROW_O ? w->attn_sub_norm : w->ffn_sub_norm;
+    return gain ? gain + narrow_slice(b, b->node, layer, which)->col0 : NULL;
+}
+
+/* Inputs of all nodes together. */
+static int64_t narrow_cols(const struct builder *b, enum narrow which)
+{
+    const struct model_config *c = b->config;
+    return which == NARROW_O ? (int64_t)c->n_head * c->head_dim : c->n_ff;
+}
+
 /* The partial sums of all nodes that have any, added to the own residual. peaks: of the common scale,
  * where there is one. */
 static void build_reduce(struct builder *b, int layer, enum narrow which, const float *const *peaks)
@@ -51,6 +67,9 @@ static void build_reduce(struct builder *b, int layer, enum narrow which, const 
     }
     struct part part = part_reduce(b, sums, n, &b->buffers[b->node].residual);
     part.job.reduce.is_add = true;
+    if (narrow_gain(b, layer, which))
+        part.job.reduce.token_scale =
+            build_norm_factor(b, layer, &b->shared->squares[which], narrow_cols(b, which));
     if (any->row_scale) {
         part.job.reduce.is_int = true;
         part.job.reduce.row_scale = any->row_scale;
@@ -70,6 +89,8 @@ static void build_narrow(struct builder *b, int layer, enum narrow which, struct
     if (b->plan->slices.cut.n_nodes == 1) {
         struct part part =
             part_matmul(b, w, in.a, EPILOGUE_ADD, own->residual.x, own->residual.stride);
+        if (narrow_gain(b, layer, which))
+            part.job.matmul.token_scale = build_own_norm_factor(b, layer, &in.rows);
         step_add(builder_step(b, kind, layer, SYNC_NODE, 1), &part);
         return;
     }
@@ -79,7 +100,13 @@ static void build_narrow(struct builder *b, int layer, enum narrow which, struct
         part.job.matmul.epilogue = EPILOGUE_PARTIAL;
         part.job.matmul.out_int = (int32_t *)sums->x;
     }
-    step_add(builder_step(b, kind, layer, SYNC_GLOBAL, 1), &part);
+    struct step *step = builder_step(b, kind, layer, SYNC_GLOBAL, 2);
+    step_add(step, &part);
+    if (narrow_gain(b, layer, which)) {
+        struct part squares =
+            part_squares(b, &in.rows, &b->shared->squares[which], w->col0 / SQUARES_BLOCK);
+        step_add(step, &squares);
+    }
     build_reduce(b, layer, which, in.peaks);
 }
 
@@ -94,6 +121,7 @@ static const float *const *build_peaks(struct builder *b, int layer, enum narrow
     for (int node = 0; node < n_nodes; node++)
         peaks[node] = b->buffers[node].peaks[which];
     struct peak_job job = {.x = rows->x, .x_stride = rows->stride, .n_cols = (int)rows->n_cols};
+    job.gain = narrow_gain(b, layer, which);
     job.peaks = b->buffers[b->node].peaks[which];
     struct part part = {.job = {.peak = job}, .extent = EXTENT_TOKENS, .grain = 1};
     part.per = rows->n_cols > 0;
@@ -111,12 +139,12 @@ static bool has_common_scale(const struct builder *b)
 static struct input build_input(struct builder *b, int layer, enum narrow which,
                                 const struct rows *rows)
 {
-    struct input in = {0};
+    struct input in = {.rows = *rows};
     if (has_common_scale(b))
         in.peaks = build_peaks(b, layer, which, rows);
     build_quantize(b, layer, which == NARROW_O ? ACT_ATTENDED : ACT_GATED,
-                   narrow_slice(b, b->node, layer, which), rows, in.peaks,
-                   in.peaks ? b->plan->slices.cut.n_nodes : 0, &in.a);
+                   narrow_slice(b, b->node, layer, which), rows, narrow_gain(b, layer, which),
+                   in.peaks, in.peaks ? b->plan->slices.cut.n_nodes : 0, &in.a);
     return in;
 }
 

@@ -85,12 +85,17 @@ static struct rows build_attended(struct builder *b, int layer)
 
 /* O or down: own rows of the residual, then everybody's. */
 static void build_narrow(struct builder *b, enum step_kind kind, int layer,
-                         const struct weight_slice *w, struct activations a)
+                         const struct weight_slice *w, const struct rows *input, const float *gain)
 {
+    struct activations a;
+    build_quantize(b, layer, kind == STEP_DOWN ? ACT_GATED : ACT_ATTENDED, w, input, gain, NULL, 0,
+                   &a);
+    const float *factor = gain ? build_own_norm_factor(b, layer, input) : NULL;
     const struct rows *residual = &b->buffers[b->node].residual;
     int64_t at = b->plan->slices.cut.embd[b->node];
     struct part part =
         part_matmul(b, w, a, EPILOGUE_ADD, rows_from(residual, at), residual->stride);
+    part.job.matmul.token_scale = factor;
     part_scatter(b, &part, offsetof(struct node_buffers, residual), at, 1);
     step_add(builder_step(b, kind, layer, SYNC_GLOBAL, 1), &part);
     if (is_copied(b))
@@ -101,15 +106,13 @@ static void build_narrow(struct builder *b, enum step_kind kind, int layer,
 void build_row_layer(struct builder *b, int layer)
 {
     const struct layer_slices *s = &b->plan->slices.nodes[b->node].layers[layer];
-    struct activations a;
+    const struct layer_weights *weights = &b->plan->model->weights.layers[layer];
     build_qkv(b, layer);
     struct rows attended = build_attended(b, layer);
-    build_quantize(b, layer, ACT_ATTENDED, &s->o, &attended, NULL, 0, &a);
-    build_narrow(b, STEP_ATTN_OUTPUT, layer, &s->o, a);
+    build_narrow(b, STEP_ATTN_OUTPUT, layer, &s->o, &attended, weights->attn_sub_norm);
     build_gate_up(b, layer, SYNC_GLOBAL);
     if (is_copied(b))
         build_copy(b, STEP_GATE_UP, layer, offsetof(struct node_buffers, gated),
                    b->plan->slices.cut.ff, 1);
-    build_quantize(b, layer, ACT_GATED, &s->down, &b->buffers[b->node].gated, NULL, 0, &a);
-    build_narrow(b, STEP_DOWN, layer, &s->down, a);
+    build_narrow(b, STEP_DOWN, layer, &s->down, &b->buffers[b->node].gated, weights->ffn_sub_norm);
 }

@@ -31,6 +31,16 @@ enum row_attention { ROW_ATTENTION_HEAD, ROW_ATTENTION_POSITION };
 /* Row-owned only: each thread writes its rows to every node, or each node copies what it lacks. */
 enum row_scatter { ROW_SCATTER_DIRECT, ROW_SCATTER_COPY };
 
+/* The type of the output matrix in memory: the file's, or one that it is converted to at load. */
+#define HEAD_TYPE_LIST(X)                                                                          \
+    X(KEEP, N_FORMATS, none)                                                                       \
+    X(Q8_0, FORMAT_Q8_0, q8_0)                                                                     \
+    X(Q6_K, FORMAT_Q6_K, q6_k)                                                                     \
+    X(Q4_0, FORMAT_Q4_0, q4_0)
+#define HEAD_TYPE_ENUM(name, format, packing) HEAD_##name,
+enum head_type { HEAD_TYPE_LIST(HEAD_TYPE_ENUM) N_HEAD_TYPES };
+#undef HEAD_TYPE_ENUM
+
 #define ENGINE_MAX_BATCH   512  /* columns of one forward pass */
 #define ENGINE_DEFAULT_CTX 4096 /* the most that is taken without being asked for */
 
@@ -50,6 +60,7 @@ struct engine_options {
     int n_logits;   /* most columns of a pass whose logits are wanted; 0: n_sessions */
     enum kv_format kv_format;
     uint64_t memory_bytes; /* that everything may take; 0: what is free on this machine */
+    enum head_type head;
 
     enum dataflow dataflow;
     bool is_flat_barrier;

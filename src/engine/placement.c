@@ -177,19 +177,51 @@ static void fill_row_scales(const struct weight_slice *s, int64_t row0, int64_t 
                TILE_ROWS * sizeof(float));
 }
 
+/* Rows [row0, row1) in another format than the file's, a tile at a time. */
+static void pack_converted(const struct weight_slice *s, int64_t row0, int64_t row1, kernel *pack,
+                           uint8_t *scratch)
+{
+    const struct packed *w = &s->w;
+    uint64_t row_bytes = format_row_bytes(s->converted, (uint64_t)w->n_cols);
+    float *values = (float *)scratch;
+    uint8_t *blocks = scratch + TILE_ROWS * (size_t)w->n_cols * sizeof *values;
+    for (int64_t row = row0; row < row1; row += TILE_ROWS) {
+        int64_t n = row1 - row < TILE_ROWS ? row1 - row : TILE_ROWS;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t from = s->row_of ? s->row_of[row + i] : row + i;
+            tensor_decode(s->source[0], from, from + 1, values + i * w->n_cols);
+        }
+        format_of(s->converted)->encode(values, n, w->n_cols, blocks);
+        struct tensor tile = {.format = s->converted, .n_rows = n, .n_cols = w->n_cols};
+        tile.data = blocks;
+        tile.bytes = (uint64_t)n * row_bytes;
+        struct pack_job job = {.w = *w, .source = {&tile}, .n_sources = 1};
+        job.w.n_rows = n;
+        job.w.data +=
+            (uint64_t)(row / TILE_ROWS) * packed_tile_bytes(w->packing, w->group, w->n_cols);
+        job.scratch = blocks + ((uint64_t)n * row_bytes + 63) / 64 * 64;
+        pack(&(union job){.pack = job}, 0, (int)n);
+    }
+}
+
 static enum status pack_chunk(struct fill *f, struct weight_slice *s, int64_t chunk,
                               uint8_t *scratch, struct error *err)
 {
     int64_t rows = chunk_rows(&s->w), row0 = chunk * rows;
     int64_t row1 = row0 + rows < s->w.n_rows ? row0 + rows : s->w.n_rows;
     TRY(check_sources(f, s, row0, row1, err));
-    union job job = {.pack = {.w = s->w,
-                              .source = {s->source[0], s->source[1]},
-                              .n_sources = s->n_sources,
-                              .row_of = s->row_of,
-                              .col0 = s->col0,
-                              .scratch = scratch}};
-    kernel_select(OP_pack, s->w.packing, f->plan->options.isa)->run(&job, (int)row0, (int)row1);
+    kernel *pack = kernel_select(OP_pack, s->w.packing, f->plan->options.isa)->run;
+    if (s->converted != N_FORMATS) {
+        pack_converted(s, row0, row1, pack, scratch);
+    } else {
+        union job job = {.pack = {.w = s->w,
+                                  .source = {s->source[0], s->source[1]},
+                                  .n_sources = s->n_sources,
+                                  .row_of = s->row_of,
+                                  .col0 = s->col0,
+                                  .scratch = scratch}};
+        pack(&job, (int)row0, (int)row1);
+    }
     if (s->row_scale)
         fill_row_scales(s, row0, row1, scratch);
     for (int i = 0; i < s->n_sources; i++) {
@@ -248,7 +280,10 @@ static enum status fill(struct fill *f, struct thread_team *team, struct error *
 {
     const struct team_layout *layout = f->plan->layout;
     size_t n_threads = (size_t)layout->n_threads;
-    size_t scratch_bytes = PACK_SCRATCH(model_longest_row(&f->plan->model->config));
+    size_t longest = (size_t)model_longest_row(&f->plan->model->config);
+    size_t scratch_bytes = PACK_SCRATCH(longest);
+    if (f->plan->options.head != HEAD_KEEP) /* rows as floats, then as blocks of 9 bits at most */
+        scratch_bytes += TILE_ROWS * longest * (sizeof(float) + 2);
     f->nodes = arena_alloc(&f->arena, (size_t)layout->n_nodes, sizeof *f->nodes);
     f->scratch = arena_alloc(&f->arena, n_threads, sizeof *f->scratch);
     f->errors = arena_alloc(&f->arena, n_threads, sizeof *f->errors);

@@ -8,7 +8,7 @@
 #include "kernels/kv_page.h"
 
 /* Steps of a layer, and outside of layers, at most; without extra barriers. */
-#define LAYER_STEPS 18
+#define LAYER_STEPS 26
 #define OTHER_STEPS 8
 
 static void build_embed(struct builder *b)
@@ -90,6 +90,8 @@ static void build_program(struct builder *b)
     b->program->n_steps = 0;
     b->program->shape = (struct batch_shape){0}; /* not fitted to any batch yet */
     b->folded.stride = 0;
+    b->squares.stride = 0;
+    b->factors.stride = 0;
     build_embed(b);
     for (int layer = 0; layer < c->n_layer; layer++) {
         b->n_node_syncs = 0;

@@ -57,6 +57,7 @@ struct part {
     X(EMBED, "embed")                                                                              \
     X(NORM, "norm")                                                                                \
     X(QKV, "qkv")                                                                                  \
+    X(HEAD_NORM, "head_norm")                                                                      \
     X(KV_STORE, "kv_store")                                                                        \
     X(ATTENTION, "attention")                                                                      \
     X(FOLD, "fold")                                                                                \

@@ -37,6 +37,17 @@ static float *take_partial(struct builder *b, struct space *space, int64_t n_hea
     return space_take(space, n * (2 + b->config->head_dim), sizeof(float));
 }
 
+static int64_t square_blocks(int64_t n_cols)
+{
+    return (n_cols + SQUARES_BLOCK - 1) / SQUARES_BLOCK;
+}
+
+static int64_t longest_sub_norm(const struct model_config *c)
+{
+    int64_t all_q = (int64_t)c->n_head * c->head_dim;
+    return all_q > c->n_ff ? all_q : c->n_ff;
+}
+
 static void node_buffers(struct builder *b, int node)
 {
     const struct model_config *c = b->config;
@@ -59,9 +70,13 @@ static void node_buffers(struct builder *b, int node)
         own->q = take_rows(space, n, builder_is_by_position(b) ? all_q : q_cols(b, node));
         own->attention_partial = take_partial(b, space, own->q.n_cols / c->head_dim);
     }
-    if (o->kv_format != KV_FORMAT_F16) {
+    if (o->kv_format != KV_FORMAT_F16 || model_has_head_norms(b->plan->model))
         own->k = take_rows(space, n, n_kv);
+    if (o->kv_format != KV_FORMAT_F16)
         own->v = take_rows(space, n, n_kv);
+    if (model_has_sub_norms(b->plan->model)) {
+        own->squares = take_rows(space, n, square_blocks(longest_sub_norm(c)));
+        own->factors = space_take(space, n, sizeof *own->factors);
     }
     for (int i = 0; i < 2; i++) {
         if (!is_row && cut->n_nodes > 1)
@@ -85,6 +100,11 @@ void builder_buffers(struct builder *b)
     b->shared->cosines = space_take(space, n * (c->head_dim / 2), sizeof(float));
     b->shared->sines = space_take(space, n * (c->head_dim / 2), sizeof(float));
     b->shared->logits = space_take(space, (int64_t)o->n_logits * c->n_vocab, sizeof(float));
+    if (model_has_sub_norms(b->plan->model)) {
+        int64_t all_q = (int64_t)c->n_head * c->head_dim;
+        b->shared->squares[0] = take_rows(space, n, square_blocks(all_q));
+        b->shared->squares[1] = take_rows(space, n, square_blocks(c->n_ff));
+    }
     for (int node = 0; node < b->plan->slices.cut.n_nodes; node++)
         node_buffers(b, node);
 }
@@ -106,6 +126,26 @@ struct rows builder_folded(struct builder *b, int64_t n_cols)
     if (b->folded.stride == 0)
         b->folded = take_rows(&b->spaces[b->node], builder_capacity(b), n_cols);
     return b->folded;
+}
+
+struct rows builder_squares(struct builder *b, int64_t n_cols)
+{
+    struct rows squares = b->buffers[b->node].squares;
+    if (builder_is_each(b) && b->squares.stride == 0)
+        b->squares = take_rows(&b->spaces[b->node], builder_capacity(b), squares.n_cols);
+    if (builder_is_each(b))
+        squares = b->squares;
+    squares.n_cols = square_blocks(n_cols);
+    return squares;
+}
+
+float *builder_factors(struct builder *b)
+{
+    if (!builder_is_each(b))
+        return b->buffers[b->node].factors;
+    if (b->factors.stride == 0)
+        b->factors = take_rows(&b->spaces[b->node], 1, builder_capacity(b));
+    return b->factors.x;
 }
 
 struct rows builder_chosen(struct builder *b)

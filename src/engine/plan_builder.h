@@ -4,6 +4,7 @@
 #define TRINE_ENGINE_PLAN_BUILDER_H
 
 #include "engine/plan.h"
+#include "model/arch.h"
 
 /* Memory handed out in order. base NULL: bytes are only counted. */
 struct space {
@@ -12,19 +13,20 @@ struct space {
 };
 void *space_take(struct space *space, int64_t n, size_t size);
 
+/* Floats of tokens: rows `stride` apart, zero beyond the columns, so that they can be the
+ * activations of float packings too. */
+struct rows {
+    float *x;
+    int64_t n_cols, stride;
+};
+
 /* Read by all nodes, written by the thread that starts a batch; and the result. On the first node. */
 struct shared_buffers {
     int32_t *tokens, *position; /* (n_batch) */
     int32_t *wanted;            /* (n_logits) columns whose logits are wanted, ascending */
     float *cosines, *sines;     /* (n_batch, head_dim / 2) */
     float *logits;              /* (n_logits, n_vocab) */
-};
-
-/* Floats of tokens: rows `stride` apart, zero beyond the columns, so that they can be the
- * activations of float packings too. */
-struct rows {
-    float *x;
-    int64_t n_cols, stride;
+    struct rows squares[2]; /* column-split sub-norms of attended and gated: blocks of all nodes */
 };
 
 static inline float *rows_from(const struct rows *rows, int64_t col)
@@ -34,12 +36,14 @@ static inline float *rows_from(const struct rows *rows, int64_t col)
 
 struct node_buffers {
     struct rows residual, q, attended, gated;
-    struct rows k, v;             /* q8_0 cache only: before they are stored */
+    struct rows k, v;             /* before they are stored: q8_0 cache, or keys to be normed */
     struct rows partial[2];       /* sums of O and of down; two, because a node may be one ahead */
     float *attention_partial;     /* see attention_job; few tokens */
     struct barrier_node *barrier; /* of the executor */
     void *claims;                 /* of the executor: (threads of the node) cache lines */
     float *peaks[2];              /* (n_batch) of attended and gated */
+    struct rows squares;          /* of a sub-norm, where threads don't each have them */
+    float *factors;               /* (n_batch) the same */
     struct rows chosen[N_PROGRAMS];  /* of the node; stride 0: not yet */
     uint8_t *const **pages;          /* (n_layer, n_batch): page list of the token's sequence */
     uint16_t **key_out, **value_out; /* (n_layer, n_batch): where the token's row goes, f16 cache */
@@ -73,6 +77,8 @@ struct builder {
     int n_node_syncs;        /* of the present layer, for --promote-barriers */
     uint8_t *matmul_scratch; /* of the thread */
     struct rows folded;      /* of the thread and program; stride 0: not yet */
+    struct rows squares;     /* the same */
+    struct rows factors;     /* the same; one row */
     bool is_out_of_memory;
 };
 
@@ -90,6 +96,10 @@ struct activations builder_activations(struct builder *b, enum act_purpose purpo
 
 /* Where the present thread folds partial results of attention for itself. */
 struct rows builder_folded(struct builder *b, int64_t n_cols);
+/* Where blocks of squares of n_cols inputs, and the factors of their norms, are kept: the thread's or
+ * the node's. */
+struct rows builder_squares(struct builder *b, int64_t n_cols);
+float *builder_factors(struct builder *b);
 /* Where the columns whose logits are wanted are put side by side: the thread's or the node's. */
 struct rows builder_chosen(struct builder *b);
 
@@ -135,10 +145,20 @@ void build_qkv(struct builder *b, int layer);
 /* By chunks: partial results, still to be folded. Otherwise the floats of the own heads. */
 void build_attention(struct builder *b, int layer, enum sync sync);
 void build_gate_up(struct builder *b, int layer, enum sync sync);
-/* Prepares activations of w from rows; *a gets them. */
+/* Prepares activations of w from rows times gain (NULL: none); *a gets them. */
 void build_quantize(struct builder *b, int layer, enum act_purpose purpose,
-                    const struct weight_slice *w, const struct rows *rows,
+                    const struct weight_slice *w, const struct rows *rows, const float *gain,
                     const float *const *peaks, int n_peaks, struct activations *a);
+
+/* A norm before O or down (bitnet): its gain is multiplied in with the activations and its factor with
+ * the products, because the inputs of a token may lie on several nodes. */
+struct part part_squares(struct builder *b, const struct rows *x, const struct rows *squares,
+                         int64_t block0);
+/* The factor of each token from the squares of all its n_cols inputs. */
+const float *build_norm_factor(struct builder *b, int layer, const struct rows *squares,
+                               int64_t n_cols);
+/* The same where x has all inputs. */
+const float *build_own_norm_factor(struct builder *b, int layer, const struct rows *x);
 
 void build_column_layer(struct builder *b, int layer);
 void build_row_layer(struct builder *b, int layer);

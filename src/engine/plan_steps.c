@@ -113,6 +113,66 @@ static void build_norm(struct builder *b, int layer, const float *gain,
     builder_prepare(b, STEP_NORM, layer, parts, n_parts);
 }
 
+/* Queries and keys of a model that norms heads: every head normed, turned, and keys stored, once the
+ * rows of all threads are there. */
+static void build_head_norms(struct builder *b, int layer, const struct rows *q, enum sync sync)
+{
+    const struct model_config *c = b->config;
+    const struct layer_weights *w = &b->plan->model->weights.layers[layer];
+    const struct layer_slices *s = &b->plan->slices.nodes[b->node].layers[layer];
+    struct node_buffers *own = &b->buffers[b->node];
+    bool is_f16 = b->plan->options.kv_format == KV_FORMAT_F16;
+    struct step *step = builder_step(b, STEP_HEAD_NORM, layer, sync, 2);
+    for (int i = 0; i < 2; i++) {
+        const struct rows *rows = i == 0 ? q : &own->k;
+        struct rope_job job = {.x = rows->x, .x_stride = rows->stride, .head_dim = c->head_dim};
+        job.n_heads = (int)((i == 0 ? s->q : s->k).w.n_rows / c->head_dim);
+        job.n_rot = c->rope.n_rot;
+        job.is_adjacent = c->rope.pairs == ROPE_ADJACENT;
+        job.cosines = b->shared->cosines;
+        job.sines = b->shared->sines;
+        job.gain = i == 0 ? w->attn_q_norm : w->attn_k_norm;
+        job.epsilon = c->norm_epsilon;
+        if (i == 1 && is_f16) {
+            job.out_f16 = own->key_out + (int64_t)layer * b->plan->options.n_batch;
+            job.f16_head_stride = (int64_t)KV_PAGE * b->plan->pages[b->node].head_pad;
+        }
+        struct part part = {.job = {.rope = job}, .extent = EXTENT_TOKENS, .grain = 1};
+        part.per = job.n_heads;
+        part.run = builder_kernel(b, OP_rope, PACKING_none);
+        step_add(step, &part);
+    }
+}
+
+/* Keys and values of the batch into a q8_0 cache. */
+static void build_kv_store(struct builder *b, int layer)
+{
+    struct node_buffers *own = &b->buffers[b->node];
+    struct kv_store_job job = {.format = b->plan->options.kv_format};
+    job.n_heads = b->plan->n_kv_heads[b->node];
+    job.head_dim = b->config->head_dim;
+    job.k = own->k.x;
+    job.v = own->v.x;
+    job.stride = own->k.stride;
+    job.position = b->shared->position;
+    job.pages = own->pages + (int64_t)layer * b->plan->options.n_batch;
+    struct part store = {.job = {.kv_store = job}, .extent = EXTENT_TOKENS, .grain = 1};
+    store.per = job.n_heads > 0;
+    store.run = builder_kernel(b, OP_kv_store, PACKING_none);
+    step_add(builder_step(b, STEP_KV_STORE, layer, SYNC_NODE, 1), &store);
+}
+
+/* How rows of queries, keys and values are finished. */
+static void choose_epilogues(const struct builder *b, enum epilogue epilogues[3])
+{
+    bool is_f16 = b->plan->options.kv_format == KV_FORMAT_F16;
+    epilogues[0] = EPILOGUE_ROPE;
+    epilogues[1] = is_f16 ? EPILOGUE_ROPE_F16 : EPILOGUE_ROPE;
+    epilogues[2] = is_f16 ? EPILOGUE_F16 : EPILOGUE_STORE;
+    if (model_has_head_norms(b->plan->model))
+        epilogues[0] = epilogues[1] = EPILOGUE_STORE;
+}
+
 void build_qkv(struct builder *b, int layer)
 {
     const struct model_config *c = b->config;
@@ -124,39 +184,27 @@ void build_qkv(struct builder *b, int layer)
     bool is_by_position = builder_is_by_position(b);
     build_norm(b, layer, b->plan->model->weights.layers[layer].attn_norm, w, 3, a);
 
-    bool is_f16 = o->kv_format == KV_FORMAT_F16;
-    int64_t q_at = is_by_position ? b->plan->slices.cut.heads[b->node] * c->head_dim : 0;
-    float *q = rows_from(&own->q, q_at);
-    struct part parts[3] = {
-        part_matmul(b, &s->q, a[0], EPILOGUE_ROPE, q, own->q.stride),
-        part_matmul(b, &s->k, a[1], is_f16 ? EPILOGUE_ROPE_F16 : EPILOGUE_ROPE, own->k.x,
-                    own->k.stride),
-        part_matmul(b, &s->v, a[2], is_f16 ? EPILOGUE_F16 : EPILOGUE_STORE, own->v.x,
-                    own->v.stride),
-    };
-    int64_t at = (int64_t)layer * o->n_batch;
-    int64_t head_stride = (int64_t)KV_PAGE * b->plan->pages[b->node].head_pad;
-    for (int i = 1; i < 3 && is_f16; i++) {
-        parts[i].job.matmul.out_f16 = (i == 1 ? own->key_out : own->value_out) + at;
-        parts[i].job.matmul.f16_head_stride = head_stride;
+    enum epilogue epilogues[3];
+    choose_epilogues(b, epilogues);
+    struct rows out[3] = {own->q, own->k, own->v};
+    out[0].x =
+        rows_from(&own->q, is_by_position ? b->plan->slices.cut.heads[b->node] * c->head_dim : 0);
+    struct part parts[3];
+    for (int i = 0; i < 3; i++) {
+        parts[i] = part_matmul(b, w[i], a[i], epilogues[i], out[i].x, out[i].stride);
+        parts[i].job.matmul.out_f16 =
+            (i == 1 ? own->key_out : own->value_out) + (int64_t)layer * o->n_batch;
+        parts[i].job.matmul.f16_head_stride = (int64_t)KV_PAGE * b->plan->pages[b->node].head_pad;
     }
-    struct step *step =
-        builder_step(b, STEP_QKV, layer, is_by_position ? SYNC_GLOBAL : SYNC_NODE, 3);
+    bool has_head_norms = model_has_head_norms(b->plan->model);
+    enum sync last = is_by_position ? SYNC_GLOBAL : SYNC_NODE;
+    struct step *step = builder_step(b, STEP_QKV, layer, has_head_norms ? SYNC_NODE : last, 3);
     for (int i = 0; i < 3; i++)
         step_add(step, &parts[i]);
-    if (is_f16)
-        return;
-    struct kv_store_job job = {.format = o->kv_format, .n_heads = b->plan->n_kv_heads[b->node]};
-    job.head_dim = c->head_dim;
-    job.k = own->k.x;
-    job.v = own->v.x;
-    job.stride = own->k.stride;
-    job.position = b->shared->position;
-    job.pages = own->pages + at;
-    struct part store = {.job = {.kv_store = job}, .extent = EXTENT_TOKENS, .grain = 1};
-    store.per = job.n_heads > 0;
-    store.run = builder_kernel(b, OP_kv_store, PACKING_none);
-    step_add(builder_step(b, STEP_KV_STORE, layer, SYNC_NODE, 1), &store);
+    if (has_head_norms)
+        build_head_norms(b, layer, &out[0], last);
+    if (o->kv_format != KV_FORMAT_F16)
+        build_kv_store(b, layer);
 }
 
 void build_attention(struct builder *b, int layer, enum sync sync)
@@ -173,25 +221,28 @@ void build_gate_up(struct builder *b, int layer, enum sync sync)
     build_norm(b, layer, b->plan->model->weights.layers[layer].ffn_norm, &w, 1, &a);
     bool is_row = b->plan->options.dataflow == DATAFLOW_ROW;
     int64_t at = is_row ? b->plan->slices.cut.ff[b->node] : 0;
+    enum epilogue epilogue =
+        b->config->arch->activation == ACTIVATION_RELU2 ? EPILOGUE_RELU2_MUL : EPILOGUE_SILU_MUL;
     struct part part =
-        part_matmul(b, w, a, EPILOGUE_SILU_MUL, rows_from(&own->gated, at), own->gated.stride);
+        part_matmul(b, w, a, epilogue, rows_from(&own->gated, at), own->gated.stride);
     if (is_row)
         part_scatter(b, &part, offsetof(struct node_buffers, gated), at, 2);
     step_add(builder_step(b, STEP_GATE_UP, layer, sync, 1), &part);
 }
 
 void build_quantize(struct builder *b, int layer, enum act_purpose purpose,
-                    const struct weight_slice *w, const struct rows *rows,
+                    const struct weight_slice *w, const struct rows *rows, const float *gain,
                     const float *const *peaks, int n_peaks, struct activations *a)
 {
-    *a = builder_activations(b, purpose, &w->w, rows);
-    if (packing_needs(w->w.packing, w->w.group).is_float)
+    *a = builder_activations(b, purpose, &w->w, gain ? NULL : rows);
+    if (packing_needs(w->w.packing, w->w.group).is_float && !gain)
         return;
     if (w->w.n_rows == 0) { /* the other nodes have the step, so this one has it too */
         builder_prepare(b, STEP_QUANTISE, layer, NULL, 0);
         return;
     }
     struct part part = part_quantize(b, rows, *a);
+    part.job.quantize.gain = gain;
     if (a->group == 0) {
         part.job.quantize.peaks = peaks;
         part.job.quantize.n_peaks = n_peaks;

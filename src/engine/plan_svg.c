@@ -69,6 +69,7 @@ static const char *output_name(const struct picture *p, const struct plan_row *r
     case STEP_NORM:
     case STEP_QUANTISE: return strncmp(row->kernels, "peak", 4) ? "activations" : "largest value";
     case STEP_QKV: return row->writes == REACH_FIRST ? "q; KV on page's node" : "q, KV cache";
+    case STEP_HEAD_NORM: return "q, KV cache";
     case STEP_KV_STORE: return "KV cache";
     case STEP_ATTENTION: return o->is_attention_whole ? "attended" : "results of chunks";
     case STEP_FOLD: return "attended";

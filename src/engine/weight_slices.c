@@ -23,6 +23,7 @@ struct maker {
     bool has_trits5;
     struct layer_choices *choices; /* (n_layer) */
     struct choice output;
+    enum format_id head; /* that the output matrix is converted to, or N_FORMATS */
     bool is_out_of_memory;
 };
 
@@ -59,6 +60,41 @@ static void choose_layer(struct maker *m, const struct layer_weights *w, struct 
     c->o = choose(m, &w->attn_output);
     c->gate_up = join_choices(choose(m, &w->ffn_gate), choose(m, &w->ffn_up));
     c->down = choose(m, &w->ffn_down);
+}
+
+/* What an output matrix is converted to. */
+struct head {
+    enum format_id format; /* N_FORMATS: nothing */
+    enum packing packing;
+};
+
+static const struct head head_types[] = {
+#define HEAD_TYPE_ROW(name, format, packing) {format, PACKING_##packing},
+    HEAD_TYPE_LIST(HEAD_TYPE_ROW)
+#undef HEAD_TYPE_ROW
+};
+
+static struct choice choose_output(const struct maker *m)
+{
+    if (m->head == N_FORMATS)
+        return choose(m, &m->model->weights.output);
+    enum packing packing = head_types[m->options->head].packing;
+    return (struct choice){packing, packing_group(packing)};
+}
+
+static enum status choose_head(struct maker *m, struct error *err)
+{
+    const struct tensor *t = &m->model->weights.output.tensor;
+    m->head = head_types[m->options->head].format;
+    if (m->head == t->format)
+        m->head = N_FORMATS;
+    if (m->head == N_FORMATS || t->n_cols % format_of(m->head)->block == 0)
+        return STATUS_OK;
+    return fail(
+        err, STATUS_UNSUPPORTED,
+        "%s: rows of the output matrix have %lld weights, no multiple of the %d of a block of "
+        "%s; use --head q8_0 or keep",
+        m->model->path, (long long)t->n_cols, format_of(m->head)->block, format_of(m->head)->name);
 }
 
 static int64_t gcd(int64_t a, int64_t b)
@@ -163,7 +199,7 @@ static struct weight_slice slice_of(struct maker *m, const char *role,
                                     const struct weight *const *weights, int n, struct choice c,
                                     struct range r, bool is_rotated)
 {
-    struct weight_slice s = {.role = role, .n_sources = n, .col0 = r.col0};
+    struct weight_slice s = {.role = role, .n_sources = n, .col0 = r.col0, .converted = N_FORMATS};
     for (int i = 0; i < n; i++)
         s.source[i] = &weights[i]->tensor;
     int64_t n_rows = r.col0 < r.col1 ? n * (r.row1 - r.row0) : 0;
@@ -212,9 +248,11 @@ static struct layer_slices slice_layer(struct maker *m, int node, int layer)
     struct range q = {q0, q1, 0, n_embd}, k = {kv.kv0 * hd, kv.kv1 * hd, 0, n_embd};
     struct range ff = {ff0, ff1, 0, n_embd};
     const struct weight *pair[2] = {&w->ffn_gate, &w->ffn_up};
+    /* Heads that are normed turn afterwards, as they are. */
+    bool is_turned = !model_has_head_norms(m->model);
     return (struct layer_slices){
-        .q = slice_one(m, "attn_q", &w->attn_q, choices->q, q, true),
-        .k = slice_one(m, "attn_k", &w->attn_k, choices->k, k, true),
+        .q = slice_one(m, "attn_q", &w->attn_q, choices->q, q, is_turned),
+        .k = slice_one(m, "attn_k", &w->attn_k, choices->k, k, is_turned),
         .v = slice_one(m, "attn_v", &w->attn_v, choices->v, k, false),
         .o = slice_narrow(m, "attn_output", &w->attn_output, choices->o, node, q0, q1),
         .gate_up = slice_of(m, "ffn_gate, ffn_up", pair, 2, choices->gate_up, ff, false),
@@ -260,6 +298,7 @@ static void slice_node(struct maker *m, int node)
         own->layers[layer] = slice_layer(m, node, layer);
     struct range r = {vocab[node], vocab[node + 1], 0, c->n_embd};
     own->output = slice_one(m, "output", &m->model->weights.output, m->output, r, false);
+    own->output.converted = m->head;
     list_slices(m, own);
 }
 
@@ -273,7 +312,7 @@ static enum status make(struct maker *m, int n_nodes, const int *weights, struct
     if (!m->is_out_of_memory) {
         for (int layer = 0; layer < c->n_layer; layer++)
             choose_layer(m, &m->model->weights.layers[layer], &m->choices[layer]);
-        m->output = choose(m, &m->model->weights.output);
+        m->output = choose_output(m);
         make_cut(m, n_nodes, weights);
     }
     for (int node = 0; node < n_nodes && !m->is_out_of_memory; node++)
@@ -289,7 +328,9 @@ enum status weight_slices_make(struct weight_slices *slices, const struct model 
     *slices = (struct weight_slices){0};
     struct maker m = {.slices = slices, .model = model, .options = options, .dataflow = dataflow};
     m.has_trits5 = kernel_select(OP_matmul, PACKING_trits5, options->isa)->isa != ISA_scalar;
-    enum status status = make(&m, n_nodes, weights, err);
+    enum status status = choose_head(&m, err);
+    if (status == STATUS_OK)
+        status = make(&m, n_nodes, weights, err);
     if (status != STATUS_OK)
         weight_slices_done(slices);
     return status;

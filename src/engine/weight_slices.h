@@ -13,11 +13,12 @@ struct weight_slice {
     struct packed w;                /* data: borrowed from the node's arena */
     const struct tensor *source[2]; /* two: rows interleaved */
     int n_sources;
-    const int32_t *row_of; /* owned: arena; row of the source for each packed row of one source;
+    const int32_t *row_of;    /* owned: arena; row of the source for each packed row of one source;
                               NULL: the same number */
-    int64_t col0;          /* first input */
-    float scale[2];        /* of even and odd packed rows: of the sources */
-    const float *bias;     /* owned: arena; in packed order, or NULL */
+    int64_t col0;             /* first input */
+    float scale[2];           /* of even and odd packed rows: of the sources */
+    const float *bias;        /* owned: arena; in packed order, or NULL */
+    enum format_id converted; /* to this format before it is packed; N_FORMATS: as it is */
     float *row_scale; /* owned: arena; (n_rows) of a slice that is summed as integers, else NULL */
 };
 

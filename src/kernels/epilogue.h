@@ -8,17 +8,26 @@
 #include "kernels/float_ops.h"
 #include "kernels/kernels.h"
 
-static inline bool matmul_has_scale(const struct matmul_job *job)
+static inline bool matmul_has_row_scale(const struct matmul_job *job)
 {
     return job->scale[0] != 1.0f || job->scale[1] != 1.0f;
 }
 
-/* y = y * scale if there is one, then + bias if there is one. */
-static inline void epilogue_affine(const struct matmul_job *job, int row0, int n, float y[16])
+static inline bool matmul_has_scale(const struct matmul_job *job)
 {
-    if (matmul_has_scale(job))
+    return matmul_has_row_scale(job) || job->token_scale;
+}
+
+/* y = y * scale, y = y * token_scale, y + bias, each if there is one. */
+static inline void epilogue_affine(const struct matmul_job *job, int row0, int token, int n,
+                                   float y[16])
+{
+    if (matmul_has_row_scale(job))
         for (int r = 0; r < TILE_ROWS; r++)
             y[r] *= job->scale[r % 2]; /* times 1 changes nothing */
+    if (job->token_scale)
+        for (int r = 0; r < TILE_ROWS; r++)
+            y[r] *= job->token_scale[token];
     if (!job->bias)
         return;
     float bias[TILE_ROWS] = {0};
@@ -102,7 +111,7 @@ static inline void matmul_finish(const struct matmul_job *job, int row0, int tok
     int n = left < TILE_ROWS ? (int)left : TILE_ROWS;
     float y[TILE_ROWS];
     memcpy(y, chains, sizeof y);
-    epilogue_affine(job, row0, n, y);
+    epilogue_affine(job, row0, token, n, y);
     int64_t at = token * job->out_stride + row0;
     switch (job->epilogue) {
     case EPILOGUE_STORE: epilogue_store(job->out + at, y, n); break;

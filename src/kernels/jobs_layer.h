@@ -31,18 +31,20 @@ struct copy_rows_job {
     int64_t out_stride;
 };
 
-/* The highest magnitude of each token: peaks[t] = max over i of |x[t][i]|; 0 without inputs.
+/* The highest magnitude of each token: peaks[t] = max over i of |x[t][i]|, or of |x[t][i] * gain[i]|
+ * if there is a gain; 0 without inputs.
  * Magnitudes are compared as integers: the order is that of the numbers, and NaN comes above
  * infinity. Column slices of one activation exchange these to get one scale (quantize_job.peaks).
  * ranges  tokens */
 struct peak_job {
     const float *x; /* (n_tokens, x_stride) */
     int64_t x_stride;
+    const float *gain; /* (n_cols) or NULL */
     int n_cols;
     float *peaks; /* (n_tokens) */
 };
 
-/* Activations of int8.
+/* Activations of int8. With a gain x stands for x[t][i] * gain[i].
  *   amax = max |x| over the group; d = amax / 127; q = round half to even(x * (127 / amax))
  *   amax < 2^-120: d = 0, q = 0; amax infinite or NaN: d = amax / 127, q = 0
  * group and sum_group are 0 or a multiple of 16; a last group may be cut off by n_cols; n_sums may
@@ -54,6 +56,7 @@ struct peak_job {
 struct quantize_job {
     const float *x; /* (n_tokens, x_stride) */
     int64_t x_stride;
+    const float *gain; /* (n_cols) or NULL; without a.q, a.x gets the products */
     struct activations a;
     int n_peaks;               /* 0: amax of x itself */
     const float *const *peaks; /* each (n_tokens): of every slice, that of x among them */
@@ -75,6 +78,28 @@ struct rms_norm_job {
     struct activations a;
 };
 
+/* A norm whose factor comes after the matmul, because the inputs of a token lie on several nodes: sums
+ * of squares of blocks of 16, which nodes put side by side, and the factor from all of them. The order
+ * does not depend on where the inputs are cut, as long as cuts are multiples of 16.
+ *   squares[t][k] = sum over 16 lanes of x[t][16 k + l]^2
+ *   factor[t] = 1 / sqrt((sum over 16 lanes of squares[t][k]) / n_cols + epsilon)
+ * ranges  tokens */
+#define SQUARES_BLOCK 16
+struct squares_job {
+    const float *x; /* (n_tokens, x_stride) */
+    int64_t x_stride;
+    int n_cols;
+    float *squares; /* (n_tokens, stride): n_cols / 16, rounded up, are written */
+    int64_t stride;
+};
+struct norm_factor_job {
+    const float *squares; /* (n_tokens, stride) */
+    int64_t stride;
+    int n_cols; /* of all nodes together */
+    float epsilon;
+    float *factor; /* (n_tokens) */
+};
+
 /* x' = H(signs o x) per block (a power of two, 16 to 4096, that divides n_cols): butterflies
  * len = 1, 2, 4 ... with (a + c, a - c), then times 1 / sqrt(block); then quantised if a.q.
  * signs: +1 or -1 each; NULL: all +1. out is always needed and may be x.
@@ -89,22 +114,27 @@ struct hadamard_job {
     struct activations a;
 };
 
-/* Turns heads in place: pairs (2j, 2j+1) if is_adjacent, else (j, j + n_rot/2); elements from n_rot
- * on stay.
+/* Turns heads: pairs (2j, 2j+1) if is_adjacent, else (j, j + n_rot/2); elements from n_rot on stay.
  *   a' = fma(a, cos, -(b * sin)),  b' = fma(a, sin, b * cos)
- * ranges  tokens */
+ * With a gain each head is normed before, as in rms_norm_job, with n_cols = head_dim. In place, or, with
+ * out_f16, stored as f16 as EPILOGUE_ROPE_F16 does.
+ * ranges  heads of tokens: unit t * n_heads + head */
 struct rope_job {
     float *x; /* (n_tokens, x_stride): n_heads heads of head_dim */
     int64_t x_stride;
-    int n_heads, head_dim, n_rot;
+    int n_heads, head_dim, n_rot; /* at most ATTENTION_MAX_HEAD_DIM */
     bool is_adjacent;
     const float *cosines, *sines; /* (n_tokens, n_rot / 2) */
+    const float *gain;            /* (head_dim) or NULL */
+    float epsilon;
+    uint16_t *const *out_f16; /* NULL: in place; then x is scratch */
+    int64_t f16_head_stride;
 };
 
 /* out[t][r] (+)= y, from the sum over parts in order.
  *   floats    y = ((p0 + p1) + p2) ...
  *   integers  s = p0 + p1 + ..., then y = (float)s * (row_scale[r] * act_scale[t])
- *   then y = y * scale if scale != 1, then y = y + bias[r] if there is one
+ *   then y = y * scale if scale != 1, then y = y * token_scale[t] and y = y + bias[r] if there is one
  * The end is that of matmul_job: PARTIAL sums of column slices, reduced, give the bits of the whole
  * matmul with STORE, or with ADD for is_add (added to out).
  * ranges  rows */
@@ -116,6 +146,7 @@ struct reduce_job {
     int64_t stride;
     const float *row_scale, *act_scale; /* is_int: (n_rows), (n_tokens) */
     float scale;                        /* of a separate scale tensor; 1: none */
+    const float *token_scale;           /* (n_tokens) or NULL */
     const float *bias;                  /* (n_rows) or NULL */
     float *out;
     int64_t out_stride;

@@ -41,7 +41,7 @@ enum epilogue {
     EPILOGUE_PARTIAL
 };
 
-/* y[t][r] = scale[r % 2] * sum_i W[r][i] a[t][i] + bias[r]
+/* y[t][r] = scale[r % 2] * token_scale[t] * sum_i W[r][i] a[t][i] + bias[r]
  * order   trits with one scale per row:
  *             s = int32 sum of (code - 1) * q, exact; y = (float)s * (row scale * act scale)
  *         grouped trits, q4_0, q8_0: y = 0, then group after group ascending
@@ -49,7 +49,8 @@ enum epilogue {
  *         q6_k: s_g = int32 sum over a block of 256 of int8 scale * (sum over 16 of (code - 32) * q),
  *             |s_g| <= 16 * 128 * 16 * 32 * 127 < 2^31;  y = fma((float)s_g, d * act scale, y)
  *         float packings: y = fma(w[i], x[i], y) over all inputs in order, starting from 0
- *         then y = y * scale[r % 2] if that is not 1, then y = y + bias[r] if there is one
+ *         then y = y * scale[r % 2] if that is not 1, then y = y * token_scale[t] if there is
+ *         one, then y = y + bias[r] if there is one
  * ranges  [begin, end) in rows of the packed matrix; begin a multiple of 16, end too or n_rows
  * shapes  1 <= n_tokens <= 512 */
 struct matmul_job {
@@ -57,7 +58,9 @@ struct matmul_job {
     struct activations a;
     int n_tokens;
     enum epilogue epilogue;
-    float scale[2];    /* of separate scale tensors, for even and odd rows; 1: none */
+    float scale[2]; /* of separate scale tensors, for even and odd rows; 1: none */
+    const float
+        *token_scale;  /* (n_tokens) or NULL: a norm that was left out of a (norm_factor_job) */
     const float *bias; /* (n_rows) or NULL */
     float *out;        /* (n_tokens, out_stride) */
     int64_t out_stride;

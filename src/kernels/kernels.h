@@ -22,6 +22,8 @@ union job {
     struct peak_job peak;
     struct quantize_job quantize;
     struct rms_norm_job rms_norm;
+    struct squares_job squares;
+    struct norm_factor_job norm_factor;
     struct hadamard_job hadamard;
     struct rope_job rope;
     struct kv_store_job kv_store;
@@ -41,6 +43,8 @@ typedef void kernel(const union job *job, int begin, int end);
     X(peak)                                                                                        \
     X(quantize)                                                                                    \
     X(rms_norm)                                                                                    \
+    X(squares)                                                                                     \
+    X(norm_factor)                                                                                 \
     X(hadamard)                                                                                    \
     X(matmul)                                                                                      \
     X(rope)                                                                                        \

@@ -21,6 +21,21 @@ const struct arch *arch_find(struct text name)
     return NULL;
 }
 
+int64_t arch_dim(const struct model_config *c, enum dim dim)
+{
+    switch (dim) {
+    case DIM_ONE: return 1;
+    case DIM_EMBD: return c->n_embd;
+    case DIM_FF: return c->n_ff;
+    case DIM_Q: return (int64_t)c->n_head * c->head_dim;
+    case DIM_KV: return (int64_t)c->n_head_kv * c->head_dim;
+    case DIM_HEAD: return c->head_dim;
+    case DIM_VOCAB: return c->n_vocab;
+    case DIM_ROPE: return c->rope.n_rot / 2;
+    }
+    return 0;
+}
+
 const char *arch_names(void)
 {
     static char names[256];

@@ -36,6 +36,9 @@ struct arch {
 /* The architecture of that name, or NULL. */
 const struct arch *arch_find(struct text name);
 
+/* Elements of a dimension. */
+int64_t arch_dim(const struct model_config *config, enum dim dim);
+
 /* Comma-separated names of all, for messages. */
 const char *arch_names(void);
 

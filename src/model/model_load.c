@@ -24,21 +24,6 @@ struct tensor model_tensor(const struct gguf_tensor *t)
                            .bytes = span->bytes};
 }
 
-static int64_t dim_size(const struct model_config *c, enum dim dim)
-{
-    switch (dim) {
-    case DIM_ONE: return 1;
-    case DIM_EMBD: return c->n_embd;
-    case DIM_FF: return c->n_ff;
-    case DIM_Q: return (int64_t)c->n_head * c->head_dim;
-    case DIM_KV: return (int64_t)c->n_head_kv * c->head_dim;
-    case DIM_HEAD: return c->head_dim;
-    case DIM_VOCAB: return c->n_vocab;
-    case DIM_ROPE: return c->rope.n_rot / 2;
-    }
-    return 0;
-}
-
 /* Finds a tensor and marks it as used; NULL when absent. */
 static const struct gguf_tensor *take(struct binding *b, const char *name)
 {
@@ -133,7 +118,7 @@ static enum status bind_tensor(struct binding *b, const char *prefix,
                     "incomplete, convert or download it again",
                     b->model->path, name, c->arch->name);
     TRY(check_format(b, t));
-    int64_t rows = dim_size(c, rule->rows), cols = dim_size(c, rule->cols);
+    int64_t rows = arch_dim(c, rule->rows), cols = arch_dim(c, rule->cols);
     if (rule->rows == DIM_ONE)
         return bind_vector(b, t, cols, (const float **)((char *)weights + rule->offset));
     TRY(check_shape(b, t, rows, cols));

@@ -17,6 +17,16 @@ struct model {
     struct arena arena;
 };
 
+/* Layers are alike, so the first one tells. */
+static inline bool model_has_sub_norms(const struct model *model)
+{
+    return model->weights.layers[0].attn_sub_norm != NULL;
+}
+static inline bool model_has_head_norms(const struct model *model)
+{
+    return model->weights.layers[0].attn_q_norm != NULL;
+}
+
 /* errors  as gguf_open and model_config_read; FORMAT for a tensor that is absent, has another shape
  *         or holds scales that are not finite; UNSUPPORTED for one that would not be used.
  *         On error the object is closed. */

@@ -1,6 +1,7 @@
 /* Exact shapes of published models, for files of random weights (`synth`) that cost as much time
  * and memory as the real ones.
- * source  the models' configurations; falcon3: tiiuae, llama3: HF1BitLLM, bonsai: prism-ml */
+ * source  the models' configurations; falcon3: tiiuae, llama3: HF1BitLLM, bonsai: prism-ml,
+ *         bitnet-2b4t: microsoft, bitnet-large, -xl and -3b: 1bitLLM, trilm: SpectraSuite */
 #ifndef TRINE_MODEL_MODEL_SHAPES_H
 #define TRINE_MODEL_MODEL_SHAPES_H
 
@@ -13,8 +14,9 @@ struct model_shape {
     float rope_base, norm_epsilon;
     float yarn_factor; /* 0: none */
     int yarn_original_ctx;
+    bool has_f16_tables;       /* published with an F16 embedding */
+    bool is_tied;              /* the embedding is the output matrix too */
     bool has_ternary_tables;   /* published with embedding and output in the projections' type */
-    bool has_head_norms;       /* attn_q_norm, attn_k_norm of head_dim */
     const char *pre_tokenizer; /* NULL: SPM vocabulary of bytes */
     int bos, eos;
     int n_control; /* the last tokens of the vocabulary are control tokens */

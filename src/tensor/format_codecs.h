@@ -16,6 +16,7 @@ format_decode decode_ternary, decode_q1_0;
 
 format_encode encode_f32, encode_f16, encode_bf16;
 format_encode encode_q4_0, encode_q4_1, encode_q5_0, encode_q5_1, encode_q8_0;
+format_encode encode_q2_k, encode_q3_k, encode_q4_k, encode_q5_k, encode_q6_k;
 format_encode encode_q1_0, encode_q2_0, encode_q2_0_g128, encode_pq2_0, encode_ptq1_0;
 format_encode encode_tq1_0, encode_tq2_0, encode_i2_s, encode_i2_s_4row, encode_i2_s_arm;
 format_encode encode_iq1_bn, encode_iq2_bn, encode_iq2_bn_r4;

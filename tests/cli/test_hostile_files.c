@@ -203,6 +203,47 @@ static void test_not_a_file(void **state)
     expect_refused(scratch_path("absent.gguf"), WORDS("absent.gguf", "No such file"));
 }
 
+/* A tiny model of an architecture with one text changed to another of its length, run. */
+static struct outcome run_renamed(const char *arch, const char *from, const char *to)
+{
+    const char *path = scratch_path("renamed.gguf");
+    struct outcome o =
+        run_command("%s synth --shape tiny --arch %s --type TQ2_0 -o %s", trine, arch, path);
+    assert_int_equal(o.status, 0);
+    outcome_done(&o);
+    size_t size, n = strlen(from);
+    char *bytes = read_whole(path, &size);
+    assert_int_equal(strlen(to), n);
+    for (char *at = bytes; (at = memmem(at, size - (size_t)(at - bytes), from, n)); at += n)
+        memcpy(at, to, n);
+    write_whole(path, bytes, size);
+    free(bytes);
+    return run_command("%s run %s -p a -n 1", trine, path);
+}
+
+/* S10: names of one architecture load alike; another is refused with the names that are known; a name
+ * without its keys with the key that is missing. */
+static void test_other_names_of_an_architecture(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"bitnet", "bitnet-25", "bitnet-b1.58"};
+    for (int i = 0; i < 3; i++) {
+        struct outcome o = run_renamed(names[i], names[i], names[i]);
+        assert_int_equal(o.status, 0);
+        outcome_done(&o);
+    }
+    struct outcome o = run_renamed("bitnet-25", "bitnet-25", "bitnet-zz");
+    assert_int_equal(o.status, 1);
+    assert_non_null(strstr(o.err, "bitnet-zz"));
+    for (int i = 0; i < 3; i++)
+        assert_non_null(strstr(o.err, names[i]));
+    outcome_done(&o);
+    o = run_renamed("bitnet-25", "bitnet-25.block", "bitnet-zz.block");
+    assert_int_equal(o.status, 1);
+    assert_non_null(strstr(o.err, "'bitnet-25.block_count'"));
+    outcome_done(&o);
+}
+
 /* S08: ternary codes that mean nothing without a rotation of the activations. */
 static void test_rotated_types(void **state)
 {
@@ -252,11 +293,17 @@ int main(int argc, char **argv)
 {
     support_init(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_truncated),         cmocka_unit_test(test_huge_arrays),
-        cmocka_unit_test(test_duplicate_tensor),  cmocka_unit_test(test_missing_tensor),
-        cmocka_unit_test(test_impossible_shapes), cmocka_unit_test(test_count_too_high),
-        cmocka_unit_test(test_not_a_gguf),        cmocka_unit_test(test_not_a_file),
-        cmocka_unit_test(test_rotated_types),     cmocka_unit_test(test_infinite_scale),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_huge_arrays),
+        cmocka_unit_test(test_duplicate_tensor),
+        cmocka_unit_test(test_missing_tensor),
+        cmocka_unit_test(test_impossible_shapes),
+        cmocka_unit_test(test_count_too_high),
+        cmocka_unit_test(test_not_a_gguf),
+        cmocka_unit_test(test_not_a_file),
+        cmocka_unit_test(test_other_names_of_an_architecture),
+        cmocka_unit_test(test_rotated_types),
+        cmocka_unit_test(test_infinite_scale),
     };
     return cmocka_run_group_tests(tests, find_usual_size, NULL);
 }

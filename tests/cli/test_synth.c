@@ -62,6 +62,25 @@ static void test_tiny_in_every_type(void **state)
     }
 }
 
+static void test_tiny_of_every_architecture(void **state)
+{
+    (void)state;
+    static const char *const archs[] = {"llama",     "bitnet", "bitnet-b1.58",
+                                        "bitnet-25", "qwen2",  "qwen3"};
+    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
+        const char *path = scratch_path("arch.gguf");
+        struct outcome o = run_command("%s synth --shape tiny --arch %s --type IQ2_BN -o %s", trine,
+                                       archs[i], path);
+        if (o.status != 0)
+            fail_msg("%s: %s", archs[i], o.err);
+        outcome_done(&o);
+        double mean, deviation;
+        logit_spread(path, &mean, &deviation);
+        if (!(fabs(mean) < 0.3 && deviation > 1.6 && deviation < 2.4))
+            fail_msg("%s: logits of mean %.2f and deviation %.2f", archs[i], mean, deviation);
+    }
+}
+
 static void test_seed(void **state)
 {
     (void)state;
@@ -121,13 +140,13 @@ static void test_falcon3_1b(void **state)
     outcome_done(&o);
 }
 
-/* bonsai-8b is of an architecture that this version only writes; the file must still be whole. */
 static void test_shapes_are_listed(void **state)
 {
     (void)state;
-    static const char *const names[] = {"falcon3-1b", "llama3-8b", "falcon3-10b", "bonsai-8b",
-                                        "tiny"};
-    for (size_t i = 0; i < 5; i++)
+    static const char *const names[] = {"falcon3-1b",   "llama3-8b",   "falcon3-10b", "bonsai-8b",
+                                        "tiny",         "bonsai-1.7b", "bonsai-4b",   "bitnet-2b4t",
+                                        "bitnet-large", "bitnet-3b"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         assert_non_null(model_shape_find(names[i]));
     const struct model_shape *bonsai = model_shape_find("bonsai-8b");
     assert_string_equal(bonsai->arch, "qwen3");
@@ -147,6 +166,7 @@ int main(int argc, char **argv)
     support_init(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tiny_in_every_type),
+        cmocka_unit_test(test_tiny_of_every_architecture),
         cmocka_unit_test(test_seed),
         cmocka_unit_test(test_falcon3_1b),
         cmocka_unit_test(test_shapes_are_listed),

@@ -27,18 +27,31 @@ static inline void open_model(struct model *model, const char *path)
         fail_msg("%s", err.text);
 }
 
-/* A model that `trine synth` writes: shape tiny, projections, embedding and output of one type. */
-static inline void open_tiny(struct model *model, const char *type)
+/* A model that `trine synth` writes. */
+static inline void open_synth(struct model *model, const char *name, const char *options)
 {
-    char name[48];
-    snprintf(name, sizeof name, "tiny-%s.gguf", type);
-    const char *path = scratch_path(name);
-    struct outcome o =
-        run_command("%s synth --shape tiny --type %s -o %s", build_path("trine"), type, path);
+    char file[80];
+    snprintf(file, sizeof file, "%s.gguf", name);
+    const char *path = scratch_path(file);
+    struct outcome o = run_command("%s synth %s -o %s", build_path("trine"), options, path);
     if (o.status != 0)
-        fail_msg("synth %s: %s", type, o.err);
+        fail_msg("synth %s: %s", options, o.err);
     outcome_done(&o);
     open_model(model, path);
+}
+
+/* Shape tiny, projections, embedding and output of one type. */
+static inline void open_tiny_arch(struct model *model, const char *arch, const char *type)
+{
+    char name[64], options[96];
+    snprintf(name, sizeof name, "tiny-%s-%s", arch, type);
+    snprintf(options, sizeof options, "--shape tiny --arch %s --type %s", arch, type);
+    open_synth(model, name, options);
+}
+
+static inline void open_tiny(struct model *model, const char *type)
+{
+    open_tiny_arch(model, "llama", type);
 }
 
 static inline struct engine *open_engine(const struct model *model,

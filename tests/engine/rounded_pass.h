@@ -7,6 +7,7 @@
 #include "base/float16.h"
 #include "engine/plan.h"
 #include "engine_run.h"
+#include "model/arch.h"
 
 struct rounded_pass {
     const struct model *model;
@@ -56,18 +57,38 @@ static inline void rounded_multiply(struct rounded_pass *p, const struct weight 
     free(row);
 }
 
+/* n rows of `width` elements, `stride` apart in both; out may be x. Without a gain nothing. */
+static inline void rounded_norm_rows(const struct rounded_pass *p, const float *x,
+                                     const float *gain, int n, int width, int stride, float *out)
+{
+    for (int row = 0; gain && row < n; row++, x += stride, out += stride) {
+        double sum = 0;
+        for (int i = 0; i < width; i++)
+            sum += (double)x[i] * x[i];
+        double factor = 1 / sqrt(sum / width + p->model->config.norm_epsilon);
+        for (int i = 0; i < width; i++)
+            out[i] = (float)(x[i] * factor * gain[i]);
+    }
+}
+
 static inline void rounded_norm(struct rounded_pass *p, const float *gain)
 {
-    int n_embd = p->model->config.n_embd;
-    for (int t = 0; t < p->n; t++) {
-        const float *x = p->residual + (int64_t)t * p->widest;
-        double sum = 0;
-        for (int i = 0; i < n_embd; i++)
-            sum += (double)x[i] * x[i];
-        double factor = 1 / sqrt(sum / n_embd + p->model->config.norm_epsilon);
-        for (int i = 0; i < n_embd; i++)
-            p->normed[(int64_t)t * p->widest + i] = (float)(x[i] * factor * gain[i]);
-    }
+    rounded_norm_rows(p, p->residual, gain, p->n, p->model->config.n_embd, p->widest, p->normed);
+}
+
+static inline void rounded_norm_heads(struct rounded_pass *p, const float *gain, int n_heads,
+                                      float *x)
+{
+    int head_dim = p->model->config.head_dim;
+    for (int t = 0; t < p->n; t++, x += p->widest)
+        rounded_norm_rows(p, x, gain, n_heads, head_dim, head_dim, x);
+}
+
+static inline double rounded_activation(const struct rounded_pass *p, double x)
+{
+    if (p->model->config.arch->activation == ACTIVATION_RELU2)
+        return x > 0 ? x * x : 0;
+    return x / (1 + exp(-x));
 }
 
 static inline void rounded_rope(struct rounded_pass *p)
@@ -128,16 +149,21 @@ static inline void rounded_layer(struct rounded_pass *p, int layer)
     rounded_multiply(p, &w->attn_q, &s->q.w, p->normed, p->q);
     rounded_multiply(p, &w->attn_k, &s->k.w, p->normed, p->k);
     rounded_multiply(p, &w->attn_v, &s->v.w, p->normed, p->v);
+    rounded_norm_heads(p, w->attn_q_norm, c->n_head, p->q);
+    rounded_norm_heads(p, w->attn_k_norm, c->n_head_kv, p->k);
     rounded_rope(p);
     for (int i = 0; i < p->n * c->n_head; i++)
         rounded_attend(p, i / c->n_head, i % c->n_head);
+    rounded_norm_rows(p, p->normed, w->attn_sub_norm, p->n, c->n_head * c->head_dim, p->widest,
+                      p->normed);
     rounded_multiply(p, &w->attn_output, &s->o.w, p->normed, p->out);
     rounded_add(p);
     rounded_norm(p, w->ffn_norm);
     rounded_multiply(p, &w->ffn_gate, &s->gate_up.w, p->normed, p->gate);
     rounded_multiply(p, &w->ffn_up, &s->gate_up.w, p->normed, p->up);
     for (int64_t i = 0; i < (int64_t)p->n * p->widest; i++)
-        p->gate[i] = (float)(p->gate[i] / (1 + exp(-(double)p->gate[i])) * p->up[i]);
+        p->gate[i] = (float)(rounded_activation(p, p->gate[i]) * p->up[i]);
+    rounded_norm_rows(p, p->gate, w->ffn_sub_norm, p->n, c->n_ff, p->widest, p->gate);
     rounded_multiply(p, &w->ffn_down, &s->down.w, p->gate, p->out);
     rounded_add(p);
 }

@@ -1,5 +1,5 @@
 /* Same bits for any number of threads and nodes, both dataflows and every experiment: a prompt and a
- * greedy continuation of the shipped model across the border between two pages of the cache. More
+ * greedy continuation of the shipped model, and of random ones of other architectures, across the border between two pages of the cache. More
  * threads run than the machine has cores. */
 #include "engine_run.h"
 #include "machine/cpu_features.h"
@@ -73,11 +73,9 @@ static void expect_option(struct engine_options options, const char *what)
     }
 }
 
-static void test_threads_and_nodes(void **state)
+static void expect_teams(const int *threads, int n)
 {
-    (void)state;
-    static const int threads[] = {1, 2, 3, 7};
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < n; i++)
         for (int nodes = 1; nodes <= 5 && nodes <= threads[i]; nodes++)
             for (int flow = DATAFLOW_COLUMN; flow <= DATAFLOW_ROW; flow++) {
                 if (IS_SANITISED && (nodes == 2 || nodes == 4))
@@ -88,6 +86,20 @@ static void test_threads_and_nodes(void **state)
                 options.dataflow = (enum dataflow)flow;
                 expect_same(&expected, &model, &options, "plain");
             }
+}
+
+static void test_threads_and_nodes(void **state)
+{
+    (void)state;
+    static const int threads[] = {1, 2, 3, 7};
+    expect_teams(threads, 4);
+}
+
+static void test_few_threads_and_nodes(void **state)
+{
+    (void)state;
+    static const int threads[] = {3};
+    expect_teams(threads, 1);
 }
 
 /* More nodes than heads: some have no attention. With a node a head two nodes have half of the queries of
@@ -217,14 +229,8 @@ static void test_block_types(void **state)
 }
 
 /* What all others are compared with: one thread. Not all tokens are alike, or little would be seen. */
-static int open_all(void **state)
+static int run_expected(void)
 {
-    (void)state;
-    struct error err;
-    if (model_open(&model, "models/trine-kjv.gguf", &err) != STATUS_OK) {
-        print_error("%s\n", err.text);
-        return 1;
-    }
     fill_tokens(prompt, N_PROMPT, model.config.n_vocab, 5);
     struct engine_options options = base_options();
     run_text(&expected, &model, &options);
@@ -232,6 +238,35 @@ static int open_all(void **state)
     for (int i = 1; i < N_GREEDY; i++)
         n_changes += expected.tokens[i] != expected.tokens[i - 1];
     return n_changes > N_GREEDY / 2 ? 0 : 1;
+}
+
+static int open_shipped(void **state)
+{
+    (void)state;
+    open_model(&model, "models/trine-kjv.gguf");
+    return run_expected();
+}
+
+/* Sub-norms and squared ReLU; heads that are normed; biases. */
+static int open_bitnet(void **state)
+{
+    (void)state;
+    open_tiny_arch(&model, "bitnet-b1.58", "TQ2_0");
+    return run_expected();
+}
+
+static int open_qwen3(void **state)
+{
+    (void)state;
+    open_tiny_arch(&model, "qwen3", "IQ2_BN");
+    return run_expected();
+}
+
+static int open_qwen2(void **state)
+{
+    (void)state;
+    open_tiny_arch(&model, "qwen2", "IQ2_BN");
+    return run_expected();
 }
 
 static int close_all(void **state)
@@ -251,5 +286,14 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_placement_options), cmocka_unit_test(test_combined_options),
         cmocka_unit_test(test_block_types),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    const struct CMUnitTest other_tests[] = {
+        cmocka_unit_test(test_few_threads_and_nodes), cmocka_unit_test(test_many_nodes),
+        cmocka_unit_test(test_execution_options),     cmocka_unit_test(test_placement_options),
+        cmocka_unit_test(test_combined_options),
+    };
+    int n_failed = cmocka_run_group_tests(tests, open_shipped, close_all);
+    n_failed += cmocka_run_group_tests_name("bitnet-b1.58", other_tests, open_bitnet, close_all);
+    n_failed += cmocka_run_group_tests_name("qwen3", other_tests, open_qwen3, close_all);
+    n_failed += cmocka_run_group_tests_name("qwen2", other_tests, open_qwen2, close_all);
+    return n_failed;
 }

@@ -5,20 +5,20 @@
 #define N_TOKENS (IS_SANITISED ? 4 : 8)
 
 /* A prompt in one pass, a few columns a pass, and one: kernels specialise on that. */
-static void check_type(const char *type, enum kv_format kv_format)
+static void check_arch(const char *arch, const char *type, enum kv_format kv_format)
 {
     static const int cuts[] = {N_TOKENS, 3, 1};
     struct model model;
     int32_t tokens[N_TOKENS];
-    open_tiny(&model, type);
+    open_tiny_arch(&model, arch, type);
     fill_tokens(tokens, N_TOKENS, model.config.n_vocab, 2);
     struct engine_options options = {.n_threads = 2, .n_nodes = 1, .kv_format = kv_format};
     float *scalar = run_engine(&model, options, tokens, N_TOKENS, N_TOKENS);
     for (int isa = ISA_scalar; isa <= (int)cpu_best_isa(); isa++)
         for (int i = isa == ISA_scalar; i < 3; i++) {
             char what[64];
-            snprintf(what, sizeof what, "%s, %s, pieces of %d", type, isa_name((enum isa)isa),
-                     cuts[i]);
+            snprintf(what, sizeof what, "%s %s, %s, pieces of %d", arch, type,
+                     isa_name((enum isa)isa), cuts[i]);
             options.isa = (enum isa)isa;
             float *logits = run_engine(&model, options, tokens, N_TOKENS, cuts[i]);
             expect_same_bits(logits, scalar, N_TOKENS, model.config.n_vocab, what);
@@ -26,6 +26,25 @@ static void check_type(const char *type, enum kv_format kv_format)
         }
     free(scalar);
     model_close(&model);
+}
+
+static void check_type(const char *type, enum kv_format kv_format)
+{
+    check_arch("llama", type, kv_format);
+}
+
+/* Sub-norms with squared ReLU; heads that are normed, into both kinds of cache; floats. */
+static void test_architectures(void **state)
+{
+    (void)state;
+    check_arch("bitnet-b1.58", "IQ2_BN", KV_FORMAT_F16);
+    check_arch("qwen3", "IQ2_BN", KV_FORMAT_F16);
+    if (IS_SANITISED)
+        return;
+    check_arch("bitnet", "F16", KV_FORMAT_F16);
+    check_arch("bitnet", "Q6_K", KV_FORMAT_F16);
+    check_arch("qwen3", "Q2_0", KV_FORMAT_Q8_0);
+    check_arch("qwen2", "Q4_0", KV_FORMAT_Q8_0);
 }
 
 static void test_ternary(void **state)
@@ -61,6 +80,7 @@ int main(int argc, char **argv)
 {
     support_init(argc, argv);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_architectures),
         cmocka_unit_test(test_ternary),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_floats),

@@ -151,6 +151,24 @@ static void test_llama_variants(void **state)
     assert_true(n_greedy >= 64);
 }
 
+static void test_other_architectures(void **state)
+{
+    (void)state;
+    NEED_ORACLE();
+    static const char *const names[] = {
+        "bitnet", "bitnet-25", "bitnet-b1.58", "bitnet-b1.58-untied", "qwen2", "qwen3",
+    };
+    int n_greedy = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct oracle o;
+        oracle_open(&o, names[i]);
+        free(check_oracle(&o, ROUNDS_NOTHING, false));
+        n_greedy += expect_greedy(&o);
+        oracle_close(&o);
+    }
+    assert_true(n_greedy >= 48);
+}
+
 static void test_types(void **state)
 {
     (void)state;
@@ -159,13 +177,14 @@ static void test_types(void **state)
         const char *name;
         enum rounding rounding;
     } files[] = {
-        {"quant-bf16", ROUNDS_NOTHING},  {"quant-f16", ROUNDS_NOTHING},
-        {"tern256-f16", ROUNDS_NOTHING}, {"quant-iq4_nl", ROUNDS_INT8},
-        {"quant-iq4_xs", ROUNDS_INT8},   {"quant-q2_k", ROUNDS_INT8},
-        {"quant-q4_0", ROUNDS_INT8},     {"quant-q4_1", ROUNDS_INT8},
-        {"quant-q4_k", ROUNDS_INT8},     {"quant-q5_0", ROUNDS_INT8},
-        {"quant-q5_1", ROUNDS_INT8},     {"quant-q5_k", ROUNDS_INT8},
-        {"quant-q6_k", ROUNDS_INT8},     {"quant-q8_0", ROUNDS_INT8},
+        {"quant-bf16", ROUNDS_NOTHING},       {"quant-f16", ROUNDS_NOTHING},
+        {"tern256-f16", ROUNDS_NOTHING},      {"quant-iq4_nl", ROUNDS_INT8},
+        {"quant-iq4_xs", ROUNDS_INT8},        {"quant-q2_k", ROUNDS_INT8},
+        {"quant-q4_0", ROUNDS_INT8},          {"quant-q4_1", ROUNDS_INT8},
+        {"quant-q4_k", ROUNDS_INT8},          {"quant-q5_0", ROUNDS_INT8},
+        {"quant-q5_1", ROUNDS_INT8},          {"quant-q5_k", ROUNDS_INT8},
+        {"quant-q6_k", ROUNDS_INT8},          {"quant-q8_0", ROUNDS_INT8},
+        {"bitnet-b1.58-iq2_bn", ROUNDS_INT8},
     };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         struct oracle o;
@@ -240,9 +259,8 @@ int main(int argc, char **argv)
 {
     support_init(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama_variants),
-        cmocka_unit_test(test_types),
-        cmocka_unit_test(test_ternary_types),
+        cmocka_unit_test(test_llama_variants), cmocka_unit_test(test_other_architectures),
+        cmocka_unit_test(test_types),          cmocka_unit_test(test_ternary_types),
         cmocka_unit_test(test_long_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

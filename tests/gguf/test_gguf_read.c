@@ -375,6 +375,12 @@ static void test_unknown_type(void **state)
     put_padding(&b, 32);
     put_room(&b, 256);
     assert_refused(&b, STATUS_UNSUPPORTED, "'t'", "4711");
+    b = (struct bytes){0};
+    put_head(&b, 3, 1, 0);
+    put_info(&b, "t", 1, (uint64_t[]){256}, 38, 0); /* TL1, in one fork only */
+    put_padding(&b, 32);
+    put_room(&b, 256);
+    assert_refused(&b, STATUS_UNSUPPORTED, "'t'", "38");
 }
 
 static void test_name_lengths(void **state)

@@ -52,6 +52,10 @@ static struct near row_times(const struct weights *w, const struct matmul_job *j
         y *= own_scale;
         bound = bound * fabs(own_scale) + fabs(y) * 0x1p-23;
     }
+    if (job->token_scale) {
+        y *= job->token_scale[token];
+        bound = bound * fabs(job->token_scale[token]) + fabs(y) * 0x1p-23;
+    }
     if (job->bias) {
         y += job->bias[row];
         bound += 0x1p-23 * (fabs(y) + bound);
@@ -219,6 +223,8 @@ static void matmul_once(struct check *c, const struct matmul_shape *s)
     for (int i = 0; i < 2; i++)
         job->scale[i] =
             s->epilogue == EPILOGUE_PARTIAL || check_below(c, 2) ? 1.0f : 0.37f + 0.4f * (float)i;
+    if (s->epilogue != EPILOGUE_PARTIAL && check_below(c, 2))
+        job->token_scale = check_floats(c, "token_scale", 1, s->n_tokens, s->n_tokens, FILL_RANDOM);
     if (s->epilogue != EPILOGUE_PARTIAL && check_below(c, 2))
         job->bias = check_floats(c, "bias", 1, s->n_rows, s->n_rows, FILL_RANDOM);
     set_output(c, &m, s->n_rows, s->n_tokens);

@@ -30,6 +30,10 @@ static void verify_reduce(struct check *c, const void *context)
             }
             sum *= job->scale;
             terms *= fabs(job->scale);
+            if (job->token_scale) {
+                sum *= job->token_scale[token];
+                terms *= fabs(job->token_scale[token]);
+            }
             if (job->bias) {
                 sum += job->bias[row];
                 terms += fabs(sum);
@@ -39,7 +43,7 @@ static void verify_reduce(struct check *c, const void *context)
                 terms += fabs(sum);
             }
             check_near(c, "out", row, job->out[token * job->out_stride + row], sum,
-                       terms * (job->n_parts + 5) * 0x1p-24 + 1e-44);
+                       terms * (job->n_parts + 6) * 0x1p-24 + 1e-44);
         }
 }
 
@@ -78,6 +82,8 @@ void check_reduce(struct check *c)
         job->row_scale = check_floats(c, "row_scale", 1, n_rows, n_rows, FILL_RANDOM);
         job->act_scale = check_floats(c, "act_scale", 1, n_tokens, n_tokens, FILL_RANDOM);
         job->scale = has_scale ? 0.37f : 1.0f;
+        if (check_below(c, 2))
+            job->token_scale = check_floats(c, "token_scale", 1, n_tokens, n_tokens, FILL_RANDOM);
         if (has_bias)
             job->bias = check_floats(c, "bias", 1, n_rows, n_rows, FILL_RANDOM);
         job->out_stride = n_rows + check_below(c, 3) * 5;

@@ -65,7 +65,7 @@ static void multiply_slice(const struct sliced *s, enum isa isa, int col0, int n
     pack.scratch = bytes_of(PACK_SCRATCH(N_COLS), 0);
     best_of(OP_pack, packing, isa)(&(union job){.pack = pack}, 0, N_ROWS);
     j.a = a;
-    struct quantize_job quantize = {s->x + col0, N_COLS, j.a, n_peaks, peaks};
+    struct quantize_job quantize = {s->x + col0, N_COLS, NULL, j.a, n_peaks, peaks};
     best_of(OP_quantize, PACKING_none, isa)(&(union job){.quantize = quantize}, 0, N_TOKENS);
     j.n_tokens = N_TOKENS;
     j.out_stride = N_ROWS;
@@ -88,7 +88,7 @@ static void multiply_in_slices(const struct sliced *s, enum isa isa, const int *
     const float *peaks[4];
     const void *parts[4];
     for (int k = 0; k < n_slices; k++) {
-        struct peak_job peak = {s->x + cuts[k], N_COLS, cuts[k + 1] - cuts[k], peak_of[k]};
+        struct peak_job peak = {s->x + cuts[k], N_COLS, NULL, cuts[k + 1] - cuts[k], peak_of[k]};
         best_of(OP_peak, PACKING_none, isa)(&(union job){.peak = peak}, 0, N_TOKENS);
         peaks[k] = peak_of[k];
         parts[k] = sums[k];
@@ -103,8 +103,8 @@ static void multiply_in_slices(const struct sliced *s, enum isa isa, const int *
             amax = fmaxf(amax, fabsf(s->x[t * N_COLS + i]));
         act_scale[t] = amax / 127;
     }
-    struct reduce_job reduce = {n_slices,     parts,     true,     is_add,  N_TOKENS, N_ROWS,
-                                s->row_scale, act_scale, s->scale, s->bias, out,      N_ROWS};
+    struct reduce_job reduce = {n_slices,  parts,    true, is_add,  N_TOKENS, N_ROWS, s->row_scale,
+                                act_scale, s->scale, NULL, s->bias, out,      N_ROWS};
     best_of(OP_reduce, PACKING_none, isa)(&(union job){.reduce = reduce}, 0, N_ROWS);
 }
 

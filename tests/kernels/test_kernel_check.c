@@ -54,7 +54,7 @@ static int run_wrong(const struct kernel_row *row)
 static void wrong_value(const union job *job, int begin, int end)
 {
     kernel_select(OP_rope, PACKING_none, ISA_scalar)->run(job, begin, end);
-    job->rope.x[begin * job->rope.x_stride] += 1e-3f;
+    job->rope.x[begin / job->rope.n_heads * job->rope.x_stride] += 1e-3f;
 }
 
 static void wrong_range(const union job *job, int begin, int end)
@@ -70,14 +70,15 @@ static void wrong_padding(const union job *job, int begin, int end)
     kernel_select(OP_rope, PACKING_none, ISA_scalar)->run(job, begin, end);
     int used = rope->n_heads * rope->head_dim;
     if (rope->x_stride > used)
-        rope->x[begin * rope->x_stride + used] = 1;
+        rope->x[begin / rope->n_heads * rope->x_stride + used] = 1;
 }
 
 static void wrong_read(const union job *job, int begin, int end)
 {
     const struct rope_job *rope = &job->rope;
     kernel_select(OP_rope, PACKING_none, ISA_scalar)->run(job, begin, end);
-    volatile float beyond = rope->cosines[(int64_t)end * (rope->n_rot / 2)];
+    volatile float beyond =
+        rope->cosines[(int64_t)((end - 1) / rope->n_heads + 1) * (rope->n_rot / 2)];
     (void)beyond;
 }
 

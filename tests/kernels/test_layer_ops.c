@@ -241,10 +241,10 @@ static void test_peak(void **state)
     for (int at = 0; at + 3 <= 50; at++) { /* in every lane and tail */
         float x[50] = {0}, peak[2] = {5, 5};
         memcpy(x + at, *odd, 3 * sizeof *x);
-        row->run(&(union job){.peak = {x, 50, 50, peak}}, 0, 1);
+        row->run(&(union job){.peak = {x, 50, NULL, 50, peak}}, 0, 1);
         CHECK(memcmp(peak, *odd + 3, sizeof *peak) == 0 && peak[1] == 5, "%s: %g of case %d at %d",
               row->name, peak[0], (int)(odd - cases), at);
-        row->run(&(union job){.peak = {x, 50, 0, peak}}, 0, 1);
+        row->run(&(union job){.peak = {x, 50, NULL, 0, peak}}, 0, 1);
         assert_true(peak[0] == 0);
     }
 }
@@ -511,8 +511,11 @@ static void test_rope_golden(void **state)
         double *y = numbers(json_object_get(v, "y"), &n);
         for (const struct kernel_row *row; (row = next_row(OP_rope, &at));) {
             float *x = float_numbers(json_object_get(v, "x"), &n);
-            struct rope_job j = {x,       n,    1, n, rope.n_rot, rope.pairs == ROPE_ADJACENT,
-                                 cosines, sines};
+            struct rope_job j = {.x = x, .x_stride = n, .n_heads = 1, .head_dim = n};
+            j.n_rot = rope.n_rot;
+            j.is_adjacent = rope.pairs == ROPE_ADJACENT;
+            j.cosines = cosines;
+            j.sines = sines;
             row->run(&(union job){.rope = j}, 0, 1);
             for (int i = 0; i < n; i++)
                 CHECK(fabs(x[i] - y[i]) < 2e-6, "%s: variant %d, element %d", row->name, (int)k, i);
@@ -537,8 +540,13 @@ static void test_rope_isas(void **state)
         for (const struct kernel_row *row; (row = next_row(OP_rope, &at));) {
             float *turned = bytes_of((size_t)total * sizeof *x, 0);
             memcpy(turned, x, (size_t)total * sizeof *x);
-            struct rope_job j = {turned, stride, 3, head_dim, n_rot, is_adjacent, cosines, sines};
-            row->run(&(union job){.rope = j}, 0, 2);
+            struct rope_job j = {.x = turned, .x_stride = stride, .n_heads = 3};
+            j.head_dim = head_dim;
+            j.n_rot = n_rot;
+            j.is_adjacent = is_adjacent;
+            j.cosines = cosines;
+            j.sines = sines;
+            row->run(&(union job){.rope = j}, 0, 2 * 3);
             if (!expected) {
                 expected = turned;
                 continue;
@@ -573,12 +581,15 @@ static void check_reduce(int n_rows, int n_parts, bool is_int, bool is_add)
     for (const struct kernel_row *row; (row = next_row(OP_reduce, &at));) {
         float *out = bytes_of((size_t)total * sizeof *out, 0);
         memcpy(out, before, (size_t)total * sizeof *out);
-        struct reduce_job j = {n_parts,   (const void *const *)parts,
-                               is_int,    is_add,
-                               TOKENS,    stride,
-                               row_scale, act_scale,
-                               0.37f,     bias,
-                               out,       stride};
+        struct reduce_job j = {.n_parts = n_parts, .is_int = is_int, .is_add = is_add};
+        j.parts = (const void *const *)parts;
+        j.n_tokens = TOKENS;
+        j.stride = j.out_stride = stride;
+        j.row_scale = row_scale;
+        j.act_scale = act_scale;
+        j.scale = 0.37f;
+        j.bias = bias;
+        j.out = out;
         row->run(&(union job){.reduce = j}, 0, n_rows / 32 * 16);
         row->run(&(union job){.reduce = j}, n_rows / 32 * 16, n_rows);
         if (!expected)

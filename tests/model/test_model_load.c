@@ -85,6 +85,9 @@ static void test_unused_tensor_is_refused(void **state)
     (void)state;
     expect_refusal(&(struct fixture){.extra = "blk.0.attn_sub_norm.weight"}, STATUS_UNSUPPORTED,
                    "blk.0.attn_sub_norm.weight", "not part of architecture llama");
+    /* embedding models norm the input of every projection once more */
+    expect_refusal(&(struct fixture){.extra = "blk.0.ffn_down_norm_in.weight"}, STATUS_UNSUPPORTED,
+                   "blk.0.ffn_down_norm_in.weight", "not part of architecture llama");
     struct error err;
     assert_int_equal(try_open(&(struct fixture){.extra = "blk.1.attn_rot_embd.weight"}, &err),
                      STATUS_OK);

@@ -255,13 +255,34 @@ static void test_experts_are_refused(void **state)
     assert_non_null(strstr(err.text, "'qwen3moe'"));
 }
 
+/* Gated delta nets: a program that knew their attention layers only would run a quarter of them. */
+static void test_hybrid_models_are_refused(void **state)
+{
+    (void)state;
+    NEED(oracle_path(""), "the oracle's files (make test ORACLE=DIR)");
+    static const char *const names[] = {"qwen35", "qwen35moe", "qwen3next"};
+    for (int i = 0; i < 3; i++) {
+        char file[32], quoted[32];
+        snprintf(file, sizeof file, "%s.gguf", names[i]);
+        snprintf(quoted, sizeof quoted, "'%s'", names[i]);
+        struct model model;
+        struct error err;
+        assert_int_equal(model_open(&model, oracle_path(file), &err), STATUS_UNSUPPORTED);
+        assert_non_null(strstr(err.text, quoted));
+    }
+}
+
 int main(int argc, char **argv)
 {
     support_init(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama_variants), cmocka_unit_test(test_other_architectures),
-        cmocka_unit_test(test_types),          cmocka_unit_test(test_long_run),
-        cmocka_unit_test(test_cache_f16),      cmocka_unit_test(test_experts_are_refused),
+        cmocka_unit_test(test_llama_variants),
+        cmocka_unit_test(test_other_architectures),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_long_run),
+        cmocka_unit_test(test_cache_f16),
+        cmocka_unit_test(test_experts_are_refused),
+        cmocka_unit_test(test_hybrid_models_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -275,6 +275,51 @@ static void test_scales_that_are_not_finite_are_found(void **state)
     expect_bad_scale(FORMAT_TQK6, 26, false, 0x7c00, "row 0");
 }
 
+static double squared_error(enum format_id format, const uint8_t *bytes, const float *src,
+                            int64_t n)
+{
+    struct tensor t = {.format = format, .n_rows = 1, .n_cols = n, .data = bytes};
+    float *values = malloc((size_t)n * sizeof *values);
+    assert_non_null(values);
+    tensor_decode(&t, 0, 1, values);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += ((double)values[i] - src[i]) * ((double)values[i] - src[i]);
+    free(values);
+    return sum;
+}
+
+/* K quants are searched for in floating point, so that bytes may differ: what another program's bytes
+ * lose must not be exceeded, but for 5 %. */
+static void check_k_line(json_t *line)
+{
+    size_t src_size, raw_size;
+    uint8_t *src = bytes_of_line(line, "src", &src_size),
+            *raw = bytes_of_line(line, "raw", &raw_size);
+    uint8_t *own = malloc(raw_size);
+    enum format_id format = format_of_line(line);
+    int64_t n = (int64_t)(src_size / sizeof(float));
+    assert_non_null(own);
+    format_of(format)->encode((const float *)src, 1, n, own);
+    double theirs = squared_error(format, raw, (const float *)src, n);
+    double ours = squared_error(format, own, (const float *)src, n);
+    if (!(ours <= theirs * 1.1))
+        fail_msg("%s %s: squared error %g, expected at most %g", format_of(format)->name,
+                 json_string_value(json_object_get(line, "case")), ours, theirs);
+    n_checked++;
+    free(own);
+    free(raw);
+    free(src);
+}
+
+static void test_k_quants(void **state)
+{
+    (void)state;
+    n_checked = 0;
+    assert_int_equal(each_json_line("tests/golden/quantize_k_ggml.jsonl", check_k_line), 20);
+    assert_int_equal(n_checked, 20);
+}
+
 int main(int argc, char **argv)
 {
     support_init(argc, argv);
@@ -285,6 +330,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_other_encoders_stay_within_a_step),
         cmocka_unit_test(test_names_are_found_in_any_case),
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_k_quants),
         cmocka_unit_test(test_scales_that_are_not_finite_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,14 +1,10 @@
-#include "kernels/kernels.h"
-#include "kernels/magnitude.h"
+#include "kernels/scalar/quantize_row_scalar.h"
 
 void peak_scalar(const union job *job, int begin, int end)
 {
     const struct peak_job *j = &job->peak;
     for (int t = begin; t < end; t++) {
-        const float *x = j->x + t * j->x_stride;
-        uint32_t highest = 0;
-        for (int i = 0; i < j->n_cols; i++)
-            highest = higher_magnitude(highest, x[i]);
-        j->peaks[t] = f32_from_bits(highest);
+        struct token_source source = {j->x + t * j->x_stride, j->gain, 1};
+        j->peaks[t] = f32_from_bits(group_peak(&source, 0, j->n_cols));
     }
 }

@@ -15,10 +15,12 @@ static float summed(const struct reduce_job *j, int t, int row)
     return sum;
 }
 
-static float affine(const struct reduce_job *j, int row, float y)
+static float affine(const struct reduce_job *j, int t, int row, float y)
 {
     if (j->scale != 1.0f)
         y *= j->scale;
+    if (j->token_scale)
+        y *= j->token_scale[t];
     return j->bias ? y + j->bias[row] : y;
 }
 
@@ -27,7 +29,8 @@ void reduce_scalar(const union job *job, int begin, int end)
     const struct reduce_job *j = &job->reduce;
     for (int t = 0; t < j->n_tokens; t++)
         for (int row = begin; row < end; row++) {
-            float *out = j->out + t * j->out_stride + row, y = affine(j, row, summed(j, t, row));
+            float *out = j->out + t * j->out_stride + row;
+            float y = affine(j, t, row, summed(j, t, row));
             *out = j->is_add ? *out + y : y;
         }
 }

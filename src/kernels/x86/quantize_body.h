@@ -91,16 +91,20 @@ static inline void quantize_row(const struct token_source *source, const struct 
 static inline void quantize_body(const struct quantize_job *j, int begin, int end)
 {
     for (int t = begin; t < end; t++) {
+        struct token_source source = {j->x + t * j->x_stride, j->gain, 1};
         uint32_t peak = highest_peak(j->peaks, j->n_peaks, t);
-        quantize_row_to(&(struct token_source){.x = j->x + t * j->x_stride}, &j->a, t,
-                        j->n_peaks > 0 ? &peak : NULL);
+        if (j->a.q)
+            quantize_row_to(&source, &j->a, t, j->n_peaks > 0 ? &peak : NULL);
+        for (int64_t i = 0; !j->a.q && i < j->a.n_cols; i += 16)
+            lanes_store_n(j->a.x + t * j->a.stride + i, source_lanes(&source, i, j->a.n_cols),
+                          j->a.n_cols - i);
     }
 }
 
 static inline void peak_body(const struct peak_job *j, int begin, int end)
 {
     for (int t = begin; t < end; t++) {
-        struct token_source source = {.x = j->x + t * j->x_stride};
+        struct token_source source = {j->x + t * j->x_stride, j->gain, 1};
         j->peaks[t] = f32_from_bits(group_peak(&source, 0, j->n_cols));
     }
 }

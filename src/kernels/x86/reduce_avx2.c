@@ -26,10 +26,12 @@ static struct lanes summed_ints(const struct reduce_job *j, int t, int row, int 
     return lanes_mul(sum, lanes_mul(row_scale, lanes_set(j->act_scale[t])));
 }
 
-static struct lanes affine(const struct reduce_job *j, int row, int end, struct lanes y)
+static struct lanes affine(const struct reduce_job *j, int t, int row, int end, struct lanes y)
 {
     if (j->scale != 1.0f)
         y = lanes_mul(y, lanes_set(j->scale));
+    if (j->token_scale)
+        y = lanes_mul(y, lanes_set(j->token_scale[t]));
     return j->bias ? lanes_add(y, lanes_load_n(j->bias + row, end - row)) : y;
 }
 
@@ -41,7 +43,7 @@ void reduce_avx2(const union job *job, int begin, int end)
             float *out = j->out + t * j->out_stride + row;
             struct lanes y =
                 j->is_int ? summed_ints(j, t, row, end) : summed_floats(j, t, row, end);
-            y = affine(j, row, end, y);
+            y = affine(j, t, row, end, y);
             if (j->is_add)
                 y = lanes_add(lanes_load_n(out, end - row), y);
             lanes_store_n(out, y, end - row);

@@ -1,7 +1,6 @@
-#include <immintrin.h>
+#include "kernels/x86/lanes_avx2.h"
 
-#include "kernels/float_ops.h"
-#include "kernels/kernels.h"
+#include "kernels/x86/rms_norm_body.h"
 
 /* 8 pairs (a[i], b[i]). */
 static void turn_8_apart(float *a, float *b, const float *cosines, const float *sines)
@@ -47,12 +46,34 @@ static void turn_head(float *head, int half, bool is_adjacent, const float *cosi
     }
 }
 
+static void norm_head(const struct rope_job *j, float *head)
+{
+    struct token_source normed = {head, j->gain, norm_factor(head, j->head_dim, j->epsilon)};
+    for (int i = 0; i < j->head_dim; i += 16)
+        lanes_store_n(head + i, source_lanes(&normed, i, j->head_dim), j->head_dim - i);
+}
+
+static void store_head(const float *head, int head_dim, uint16_t *out)
+{
+    int i = 0;
+    for (; i + 16 <= head_dim; i += 16)
+        f16_from_f32_16(head + i, out + i);
+    for (; i < head_dim; i++)
+        out[i] = f32_to_f16(head[i]);
+}
+
 void rope_avx2(const union job *job, int begin, int end)
 {
     const struct rope_job *j = &job->rope;
     int half = j->n_rot / 2;
-    for (int t = begin; t < end; t++)
-        for (int h = 0; h < j->n_heads; h++)
-            turn_head(j->x + t * j->x_stride + (int64_t)h * j->head_dim, half, j->is_adjacent,
-                      j->cosines + (int64_t)t * half, j->sines + (int64_t)t * half);
+    for (int u = begin; u < end; u++) {
+        int t = u / j->n_heads, h = u % j->n_heads;
+        float *head = j->x + t * j->x_stride + (int64_t)h * j->head_dim;
+        if (j->gain)
+            norm_head(j, head);
+        turn_head(head, half, j->is_adjacent, j->cosines + (int64_t)t * half,
+                  j->sines + (int64_t)t * half);
+        if (j->out_f16)
+            store_head(head, j->head_dim, j->out_f16[t] + h * j->f16_head_stride);
+    }
 }
