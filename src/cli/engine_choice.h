@@ -53,8 +53,11 @@ struct engine_choice {
         ENGINE_WORD(base, "--quantise", "auto|each|leader|split", "auto",                          \
                     "activations: every thread for itself, one thread a node, or by tokens",       \
                     quantise),                                                                     \
-        ENGINE_WORD(base, "--act-scale", "node|token", "node",                                     \
-                    "one scale per node's part of a vector, or the same on all nodes", act_scale), \
+        ENGINE_WORD(                                                                               \
+            base, "--act-scale", "node|token|group", "node",                                       \
+            "one scale per node's part of a vector, the same on all nodes, or one per 256 "        \
+            "inputs (more exact, slower)",                                                         \
+            act_scale),                                                                            \
         ENGINE_WORD(base, "--attention-split", "on|off", "on",                                     \
                     "divide the cache of one head over threads", attention_split),                 \
         ENGINE_WORD(base, "--kv-placement", "local|interleave|one-node", "local",                  \

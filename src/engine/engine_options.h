@@ -18,8 +18,9 @@ enum dataflow { DATAFLOW_AUTO, DATAFLOW_COLUMN, DATAFLOW_ROW };
  * AUTO: EACH for few tokens, SPLIT for many. */
 enum quantise { QUANTISE_AUTO, QUANTISE_EACH, QUANTISE_LEADER, QUANTISE_SPLIT };
 
-/* One scale per token and node (finer; column-split only differs), or one per token. */
-enum act_scale { ACT_SCALE_NODE, ACT_SCALE_TOKEN };
+/* Of activations that meet weights with one scale per row: one scale per token and node (finer;
+ * column-split only differs), one per token, or one per 256 inputs (128 or 64 where they are no multiple). */
+enum act_scale { ACT_SCALE_NODE, ACT_SCALE_TOKEN, ACT_SCALE_GROUP };
 
 /* LOCAL: on the node that reads it. ONE_NODE: all on the first. */
 enum placement { PLACEMENT_LOCAL, PLACEMENT_INTERLEAVE, PLACEMENT_ONE_NODE };

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/float16.h"
 #include "base/reader.h"
 #include "kernels/kernel_select.h"
 #include "tensor/ternary.h"
@@ -204,6 +205,33 @@ static void pack_converted(const struct weight_slice *s, int64_t row0, int64_t r
     }
 }
 
+/* The scales of rows [row0, row1) beside the matrix, and 1 in every group: an f16 there might not hold
+ * them. */
+static void split_row_scales(const struct weight_slice *s, int64_t row0, int64_t row1,
+                             uint8_t *scratch)
+{
+    const struct packed *w = &s->w;
+    for (int64_t row = row0; row < row1; row++) {
+        const struct tensor *source = s->source[row % s->n_sources];
+        int64_t i = row / s->n_sources;
+        s->group_row_scale[row] = common_scale(source, s->row_of ? s->row_of[i] : i, scratch);
+    }
+    int64_t unit_inputs = packed_unit_inputs(w->packing, w->group);
+    int header = packed_unit_header(w->packing, w->group);
+    int64_t steps = unit_inputs / packed_step_inputs(w->packing);
+    int64_t n_units = (w->n_cols + unit_inputs - 1) / unit_inputs;
+    uint64_t tile_bytes = packed_tile_bytes(w->packing, w->group, w->n_cols);
+    for (int64_t row = row0; row < row1; row += TILE_ROWS)
+        for (int64_t unit = 0; unit < n_units; unit++) {
+            int64_t left = w->n_cols - unit * unit_inputs;
+            int64_t n_groups = (left < unit_inputs ? left : unit_inputs) / w->group;
+            uint8_t *at = w->data + (uint64_t)(row / TILE_ROWS) * tile_bytes +
+                          unit * (header + steps * STEP_BYTES);
+            for (int64_t k = 0; k < n_groups * TILE_ROWS; k++)
+                store_u16(at + 2 * k, f32_to_f16(1));
+        }
+}
+
 static enum status pack_chunk(struct fill *f, struct weight_slice *s, int64_t chunk,
                               uint8_t *scratch, struct error *err)
 {
@@ -222,6 +250,8 @@ static enum status pack_chunk(struct fill *f, struct weight_slice *s, int64_t ch
                                   .scratch = scratch}};
         pack(&job, (int)row0, (int)row1);
     }
+    if (s->group_row_scale)
+        split_row_scales(s, row0, row1, scratch);
     if (s->row_scale)
         fill_row_scales(s, row0, row1, scratch);
     for (int i = 0; i < s->n_sources; i++) {

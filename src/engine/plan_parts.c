@@ -44,6 +44,7 @@ struct part part_matmul(struct builder *b, const struct weight_slice *w, struct 
                         enum epilogue epilogue, float *out, int64_t out_stride)
 {
     struct matmul_job job = {.w = w->w, .a = a, .epilogue = epilogue};
+    job.row_scale = w->group_row_scale;
     job.scale[0] = w->scale[0];
     job.scale[1] = w->scale[1];
     job.bias = w->bias;

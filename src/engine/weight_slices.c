@@ -8,6 +8,7 @@
 struct choice {
     enum packing packing;
     int group;
+    bool is_grouped; /* one scale per row, in groups for the sake of activations */
 };
 
 struct layer_choices {
@@ -27,29 +28,48 @@ struct maker {
     bool is_out_of_memory;
 };
 
-static struct choice choose(const struct maker *m, const struct weight *w)
-{
-    struct packing_choice best = packing_choose(&w->tensor, m->has_trits5, m->scratch);
-    if (best.packing == PACKING_none)
-        return (struct choice){PACKING_f32, 0};
-    return (struct choice){best.packing, best.group};
-}
-
 static bool is_trits(enum packing p)
 {
     return p == PACKING_trits4 || p == PACKING_trits5;
 }
 
+static struct choice choose_as_stored(const struct maker *m, const struct weight *w)
+{
+    struct packing_choice best = packing_choose(&w->tensor, m->has_trits5, m->scratch);
+    if (best.packing == PACKING_none)
+        return (struct choice){PACKING_f32, 0, false};
+    return (struct choice){best.packing, best.group, false};
+}
+
+/* With --act-scale group weights with one scale per row get groups, for activations have those of
+ * their weights; n_cols: inputs. */
+static struct choice with_groups(const struct maker *m, struct choice c, int64_t n_cols)
+{
+    if (m->options->act_scale != ACT_SCALE_GROUP || !is_trits(c.packing) || c.group != 0)
+        return c;
+    for (int group = 256; group >= 64; group /= 2)
+        if (n_cols % group == 0)
+            return (struct choice){c.packing, group, true};
+    return c;
+}
+
+static struct choice choose(const struct maker *m, const struct weight *w)
+{
+    return with_groups(m, choose_as_stored(m, w), w->tensor.n_cols);
+}
+
 /* One packing for two matrices whose rows are interleaved: the finer group, trits4 if one needs it,
  * and f32, which every format can be decoded to, where the packings have nothing in common. */
-static struct choice join_choices(struct choice a, struct choice b)
+static struct choice choose_pair(const struct maker *m, const struct weight *first,
+                                 const struct weight *second)
 {
+    struct choice a = choose_as_stored(m, first), b = choose_as_stored(m, second);
     if (is_trits(a.packing) && is_trits(b.packing)) {
         enum packing p = a.packing == b.packing ? a.packing : PACKING_trits4;
         int group = a.group == 0 ? b.group : b.group == 0 || a.group < b.group ? a.group : b.group;
-        return (struct choice){p, group};
+        return with_groups(m, (struct choice){p, group, false}, first->tensor.n_cols);
     }
-    return a.packing == b.packing ? a : (struct choice){PACKING_f32, 0};
+    return a.packing == b.packing ? a : (struct choice){PACKING_f32, 0, false};
 }
 
 static void choose_layer(struct maker *m, const struct layer_weights *w, struct layer_choices *c)
@@ -58,7 +78,7 @@ static void choose_layer(struct maker *m, const struct layer_weights *w, struct 
     c->k = choose(m, &w->attn_k);
     c->v = choose(m, &w->attn_v);
     c->o = choose(m, &w->attn_output);
-    c->gate_up = join_choices(choose(m, &w->ffn_gate), choose(m, &w->ffn_up));
+    c->gate_up = choose_pair(m, &w->ffn_gate, &w->ffn_up);
     c->down = choose(m, &w->ffn_down);
 }
 
@@ -79,7 +99,7 @@ static struct choice choose_output(const struct maker *m)
     if (m->head == N_FORMATS)
         return choose(m, &m->model->weights.output);
     enum packing packing = head_types[m->options->head].packing;
-    return (struct choice){packing, packing_group(packing)};
+    return (struct choice){packing, packing_group(packing), false};
 }
 
 static enum status choose_head(struct maker *m, struct error *err)
@@ -195,6 +215,11 @@ static const float *arrange_bias(struct maker *m, const struct weight_slice *s,
     return bias;
 }
 
+static float *take_row_scales(struct maker *m, int64_t n_rows)
+{
+    return take(m, (n_rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, sizeof(float));
+}
+
 static struct weight_slice slice_of(struct maker *m, const char *role,
                                     const struct weight *const *weights, int n, struct choice c,
                                     struct range r, bool is_rotated)
@@ -208,6 +233,8 @@ static struct weight_slice slice_of(struct maker *m, const char *role,
     s.scale[0] = weights[0]->scale;
     s.scale[1] = weights[n - 1]->scale;
     s.bias = arrange_bias(m, &s, weights);
+    if (c.is_grouped && n_rows > 0)
+        s.group_row_scale = take_row_scales(m, n_rows);
     return s;
 }
 
@@ -229,7 +256,7 @@ static struct weight_slice slice_narrow(struct maker *m, const char *role, const
     bool is_int = m->dataflow == DATAFLOW_COLUMN && m->slices->cut.n_nodes > 1 &&
                   m->options->act_scale == ACT_SCALE_TOKEN && is_trits(c.packing) && c.group == 0;
     if (is_int && s.w.n_rows > 0)
-        s.row_scale = take(m, (s.w.n_rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, sizeof(float));
+        s.row_scale = take_row_scales(m, s.w.n_rows);
     return s;
 }
 

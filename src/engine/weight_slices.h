@@ -19,6 +19,8 @@ struct weight_slice {
     float scale[2];           /* of even and odd packed rows: of the sources */
     const float *bias;        /* owned: arena; in packed order, or NULL */
     enum format_id converted; /* to this format before it is packed; N_FORMATS: as it is */
+    float *group_row_scale; /* owned: arena; --act-scale group: (n_rows, to a whole tile) scales of
+                               the rows, whose groups then have scale 1; else NULL */
     float *row_scale; /* owned: arena; (n_rows) of a slice that is summed as integers, else NULL */
 };
 

@@ -8,21 +8,24 @@
 #include "kernels/float_ops.h"
 #include "kernels/kernels.h"
 
-static inline bool matmul_has_row_scale(const struct matmul_job *job)
+static inline bool matmul_has_odd_scale(const struct matmul_job *job)
 {
     return job->scale[0] != 1.0f || job->scale[1] != 1.0f;
 }
 
 static inline bool matmul_has_scale(const struct matmul_job *job)
 {
-    return matmul_has_row_scale(job) || job->token_scale;
+    return matmul_has_odd_scale(job) || job->row_scale || job->token_scale;
 }
 
-/* y = y * scale, y = y * token_scale, y + bias, each if there is one. */
+/* y * row_scale, y * scale, y * token_scale, y + bias, in this order, each if there is one. */
 static inline void epilogue_affine(const struct matmul_job *job, int row0, int token, int n,
                                    float y[16])
 {
-    if (matmul_has_row_scale(job))
+    if (job->row_scale)
+        for (int r = 0; r < TILE_ROWS; r++)
+            y[r] *= job->row_scale[row0 + r];
+    if (matmul_has_odd_scale(job))
         for (int r = 0; r < TILE_ROWS; r++)
             y[r] *= job->scale[r % 2]; /* times 1 changes nothing */
     if (job->token_scale)

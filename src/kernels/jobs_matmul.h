@@ -49,7 +49,7 @@ enum epilogue {
  *         q6_k: s_g = int32 sum over a block of 256 of int8 scale * (sum over 16 of (code - 32) * q),
  *             |s_g| <= 16 * 128 * 16 * 32 * 127 < 2^31;  y = fma((float)s_g, d * act scale, y)
  *         float packings: y = fma(w[i], x[i], y) over all inputs in order, starting from 0
- *         then y = y * scale[r % 2] if that is not 1, then y = y * token_scale[t] if there is
+ *         then y = y * row_scale[r] if there is one, then y = y * scale[r % 2] if that is not 1, then y = y * token_scale[t] if there is
  *         one, then y = y + bias[r] if there is one
  * ranges  [begin, end) in rows of the packed matrix; begin a multiple of 16, end too or n_rows
  * shapes  1 <= n_tokens <= 512 */
@@ -58,6 +58,8 @@ struct matmul_job {
     struct activations a;
     int n_tokens;
     enum epilogue epilogue;
+    const float
+        *row_scale; /* (n_rows, to a whole tile) or NULL: of rows whose groups have scale 1 */
     float scale[2]; /* of separate scale tensors, for even and odd rows; 1: none */
     const float
         *token_scale;  /* (n_tokens) or NULL: a norm that was left out of a (norm_factor_job) */

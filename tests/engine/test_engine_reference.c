@@ -198,7 +198,8 @@ static int ascending(const void *a, const void *b)
 /* Sequences of n_each tokens with the same roundings in both: at half of the positions, and more, only
  * float noise is left. At the others an activation (or cached value) that lay on a rounding border went
  * the other way, which a double-precision sum cannot foresee. */
-static void check_against_rounded(const struct model *model, int n_each, const char *what)
+static void check_against_rounded(const struct model *model, int n_each, enum act_scale act_scale,
+                                  const char *what)
 {
     enum { N = 24 };
     int n = IS_SANITISED ? N / 2 : N, n_vocab = model->config.n_vocab;
@@ -206,6 +207,7 @@ static void check_against_rounded(const struct model *model, int n_each, const c
     double worst[N];
     fill_tokens(tokens, n, n_vocab, 6);
     struct engine_options options = options_of(n);
+    options.act_scale = act_scale;
     float *expected = run_rounded(model, options, tokens, n, n_each);
     float *logits = test_alloc((size_t)n * (size_t)n_vocab, sizeof *logits);
     struct engine *engine = open_engine(model, &options);
@@ -237,13 +239,13 @@ static void test_nothing_else_is_rounded(void **state)
     struct model model;
     open_model(&model, KJV);
     assert_int_equal(count_int8_products(&model), 7 * model.config.n_layer + 1);
-    check_against_rounded(&model, 1, KJV);
-    check_against_rounded(&model, 4, KJV);
+    check_against_rounded(&model, 1, ACT_SCALE_NODE, KJV);
+    check_against_rounded(&model, 4, ACT_SCALE_NODE, KJV);
     model_close(&model);
     for (int i = 0; i < (IS_SANITISED ? 2 : 7); i++) {
         open_tiny(&model, types[i]);
-        check_against_rounded(&model, 1, types[i]);
-        check_against_rounded(&model, 4, types[i]);
+        check_against_rounded(&model, 1, ACT_SCALE_NODE, types[i]);
+        check_against_rounded(&model, 4, ACT_SCALE_NODE, types[i]);
         model_close(&model);
     }
 }
@@ -254,8 +256,26 @@ static void test_nothing_else_is_rounded_in_other_architectures(void **state)
     for (int i = 0; i < N_ARCHS; i++) {
         struct model model;
         open_tiny_arch(&model, archs[i], "TQ2_0");
-        check_against_rounded(&model, 1, archs[i]);
-        check_against_rounded(&model, 4, archs[i]);
+        check_against_rounded(&model, 1, ACT_SCALE_NODE, archs[i]);
+        check_against_rounded(&model, 4, ACT_SCALE_NODE, archs[i]);
+        model_close(&model);
+    }
+}
+
+/* Activations with a scale per 256 inputs (128, 64): weights with one scale per row as f16 or f32, in the
+ * widths that allow each group. */
+static void test_groups_of_activations(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"IQ2_BN", "TQ2_0", "I2_S"};
+    struct model model;
+    open_model(&model, KJV);
+    check_against_rounded(&model, 4, ACT_SCALE_GROUP, KJV);
+    model_close(&model);
+    for (int i = 0; i < (IS_SANITISED ? 1 : 3); i++) {
+        open_tiny(&model, types[i]);
+        check_against_rounded(&model, 1, ACT_SCALE_GROUP, types[i]);
+        check_against_rounded(&model, 4, ACT_SCALE_GROUP, types[i]);
         model_close(&model);
     }
 }
@@ -292,6 +312,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_every_type),
         cmocka_unit_test(test_every_architecture),
         cmocka_unit_test(test_nothing_else_is_rounded_in_other_architectures),
+        cmocka_unit_test(test_groups_of_activations),
         cmocka_unit_test(test_public_models),
         cmocka_unit_test(test_stories),
         cmocka_unit_test(test_shipped_model),

@@ -47,6 +47,10 @@ static struct near row_times(const struct weights *w, const struct matmul_job *j
         terms += fabs(sum * scale);
     }
     double bound = (double)(links + 2) * 0x1p-23 * terms + 1e-44;
+    if (job->row_scale) {
+        y *= job->row_scale[row];
+        bound = bound * fabs(job->row_scale[row]) + fabs(y) * 0x1p-23;
+    }
     float own_scale = job->scale[row % 2];
     if (own_scale != 1.0f) {
         y *= own_scale;
@@ -223,6 +227,9 @@ static void matmul_once(struct check *c, const struct matmul_shape *s)
     for (int i = 0; i < 2; i++)
         job->scale[i] =
             s->epilogue == EPILOGUE_PARTIAL || check_below(c, 2) ? 1.0f : 0.37f + 0.4f * (float)i;
+    int64_t n_padded = (s->n_rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+    if (s->epilogue != EPILOGUE_PARTIAL && check_below(c, 2))
+        job->row_scale = check_floats(c, "row_scale", 1, n_padded, n_padded, FILL_RANDOM);
     if (s->epilogue != EPILOGUE_PARTIAL && check_below(c, 2))
         job->token_scale = check_floats(c, "token_scale", 1, s->n_tokens, s->n_tokens, FILL_RANDOM);
     if (s->epilogue != EPILOGUE_PARTIAL && check_below(c, 2))
