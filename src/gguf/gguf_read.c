@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/file_map.h"
 #include "gguf/gguf_index.h"
-#include "gguf/gguf_map.h"
 #include "gguf/gguf_metadata.h"
 #include "gguf/gguf_parse.h"
 #include "gguf/gguf_spans.h"
@@ -14,6 +14,8 @@
 static_assert(offsetof(struct gguf_pair, key) == 0, "the index expects the name first");
 static_assert(offsetof(struct gguf_tensor, span) + offsetof(struct tensor_span, name) == 0,
               "the index expects the name first");
+
+static const char expected[] = "a GGUF file";
 
 /* The header of one shard. */
 struct header {
@@ -150,7 +152,8 @@ static enum status read_other_shards(struct gguf_file *file, struct header *head
         if (!shard->path)
             return fail_arena(file->shards, strlen(file->shards[0].path), 1, err);
         struct error reason;
-        enum status status = gguf_map(shard->path, &shard->mapping, &shard->size, &reason);
+        enum status status =
+            file_map(shard->path, expected, &shard->mapping, &shard->size, &reason);
         if (status != STATUS_OK)
             return fail(err, status, "%s (file %d of the %d of this model; put all in one folder)",
                         reason.text, i + 1, file->n_shards);
@@ -223,7 +226,7 @@ enum status gguf_open(struct gguf_file *file, const char *path, span_rule *rule,
 {
     enum status status = start(file, path, err);
     if (status == STATUS_OK)
-        status = gguf_map(path, &file->shards->mapping, &file->shards->size, err);
+        status = file_map(path, expected, &file->shards->mapping, &file->shards->size, err);
     if (status == STATUS_OK)
         status = read_all(file, true, rule, err);
     if (status != STATUS_OK)
@@ -250,7 +253,7 @@ void gguf_close(struct gguf_file *file)
 {
     for (int i = 0; i < file->n_shards; i++)
         if (!file->shards[i].is_borrowed)
-            gguf_unmap(file->shards[i].mapping, file->shards[i].size);
+            file_unmap(file->shards[i].mapping, file->shards[i].size);
     arena_done(&file->arena);
     *file = (struct gguf_file){0};
 }

@@ -1,4 +1,4 @@
-#include "gguf/gguf_map.h"
+#include "base/file_map.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,15 +23,15 @@ static enum status fail_errno(const char *path, const char *what, struct error *
     return fail(err, STATUS_IO, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
-static enum status map_descriptor(int fd, const char *path, const uint8_t **bytes, size_t *size,
-                                  struct error *err)
+static enum status map_descriptor(int fd, const char *path, const char *expected,
+                                  const uint8_t **bytes, size_t *size, struct error *err)
 {
     struct stat info;
     if (fstat(fd, &info) != 0)
         return fail_errno(path, "inspect", err);
     if (!S_ISREG(info.st_mode))
-        return fail(err, STATUS_IO, "%s: is %s, expected a GGUF file; give the path of the file",
-                    path, kind_of(info.st_mode));
+        return fail(err, STATUS_IO, "%s: is %s, expected %s; give the path of the file", path,
+                    kind_of(info.st_mode), expected);
     *size = (size_t)info.st_size;
     if (*size == 0)
         return STATUS_OK;
@@ -42,7 +42,8 @@ static enum status map_descriptor(int fd, const char *path, const uint8_t **byte
     return STATUS_OK;
 }
 
-enum status gguf_map(const char *path, const uint8_t **bytes, size_t *size, struct error *err)
+enum status file_map(const char *path, const char *expected, const uint8_t **bytes, size_t *size,
+                     struct error *err)
 {
     *bytes = NULL;
     *size = 0;
@@ -50,12 +51,12 @@ enum status gguf_map(const char *path, const uint8_t **bytes, size_t *size, stru
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
         return fail_errno(path, "open", err);
-    enum status status = map_descriptor(fd, path, bytes, size, err);
+    enum status status = map_descriptor(fd, path, expected, bytes, size, err);
     close(fd);
     return status;
 }
 
-void gguf_unmap(const uint8_t *bytes, size_t size)
+void file_unmap(const uint8_t *bytes, size_t size)
 {
     if (bytes)
         munmap((void *)(uintptr_t)bytes, size);

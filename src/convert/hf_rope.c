@@ -1,0 +1,149 @@
+#include "convert/hf_rope.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+static enum status fail_value(struct json_object o, const char *key, double found,
+                              const char *expected, struct error *err)
+{
+    return fail(err, STATUS_UNSUPPORTED, "%s: '%s' is %g, expected %s", o.name, key, found,
+                expected);
+}
+
+static enum status need_number(struct json_object o, const char *key, double least, double *value,
+                               struct error *err)
+{
+    *value = NAN;
+    TRY(json_take_number(o, key, value, err));
+    if (isnan(*value))
+        return fail(err, STATUS_FORMAT, "%s: '%s' is absent; the scaling needs it", o.name, key);
+    if (!(*value >= least && *value < 1e12))
+        return fail(err, STATUS_FORMAT, "%s: '%s' is %g, expected %g or more", o.name, key, *value,
+                    least);
+    return STATUS_OK;
+}
+
+/* A member whose only known meaning is its default. */
+static enum status only_default(struct json_object o, const char *key, double expected,
+                                struct error *err)
+{
+    double value = expected;
+    char text[32];
+    TRY(json_take_number(o, key, &value, err));
+    snprintf(text, sizeof text, "%g", expected);
+    return value == expected ? STATUS_OK : fail_value(o, key, value, text, err);
+}
+
+static double yarn_magnitude(double factor, double scale)
+{
+    return factor <= 1 ? 1 : 0.1 * scale * log(factor) + 1;
+}
+
+static enum status read_yarn(struct hf_config *c, struct json_object o, struct error *err)
+{
+    struct rope_config *rope = &c->model.rope;
+    double factor, attention = 0, scale = 0, scale_all = 0;
+    bool truncate = true;
+    TRY(need_number(o, "factor", 1, &factor, err));
+    TRY(json_take_number(o, "attention_factor", &attention, err));
+    TRY(json_take_number(o, "mscale", &scale, err));
+    TRY(json_take_number(o, "mscale_all_dim", &scale_all, err));
+    TRY(json_take_number(o, "original_max_position_embeddings", &rope->original_ctx, err));
+    TRY(only_default(o, "beta_fast", rope->beta_fast, err));
+    TRY(only_default(o, "beta_slow", rope->beta_slow, err));
+    TRY(json_take_bool(o, "truncate", &truncate, err));
+    if (!truncate)
+        return fail_value(o, "truncate", 0, "true", err);
+    if (!(rope->original_ctx >= 1 && rope->original_ctx < 1 << 30))
+        return fail_value(o, "original_max_position_embeddings", rope->original_ctx, "1 or more",
+                          err);
+    if (attention == 0 && scale != 0 && scale_all != 0)
+        attention = yarn_magnitude(factor, scale) / yarn_magnitude(factor, scale_all);
+    rope->is_yarn = true;
+    rope->freq_scale = 1 / factor;
+    /* GGUF's factor multiplies the magnitude that the extension itself gives */
+    rope->attn_factor = attention > 0 ? attention / yarn_magnitude(factor, 1) : 1;
+    return STATUS_OK;
+}
+
+/* Divisors of the angles: 1 for fast pairs, `factor` for slow ones, between them a blend.
+ * source  models.llama3 of transformers: wavelengths against the old context */
+static enum status read_llama3(struct hf_config *c, struct json_object o, struct error *err)
+{
+    double factor, low, high, old;
+    struct rope_config *rope = &c->model.rope;
+    TRY(need_number(o, "factor", 1, &factor, err));
+    TRY(need_number(o, "low_freq_factor", 1e-6, &low, err));
+    TRY(need_number(o, "high_freq_factor", 1e-6, &high, err));
+    TRY(need_number(o, "original_max_position_embeddings", 1, &old, err));
+    if (high <= low)
+        return fail_value(o, "high_freq_factor", high, "more than low_freq_factor", err);
+    if (strcmp(c->model.arch->name, "llama") != 0)
+        return fail(err, STATUS_UNSUPPORTED,
+                    "%s: kind llama3 needs divisors of the angles, which only architecture llama "
+                    "stores, not %s",
+                    o.name, c->model.arch->name);
+    float *factors = memory_alloc((size_t)rope->n_rot / 2, sizeof *factors);
+    if (!factors)
+        return fail_memory(err, o.name, (size_t)rope->n_rot * 2);
+    for (int j = 0; j < rope->n_rot / 2; j++) {
+        double length = 2 * M_PI * pow(rope->freq_base, 2.0 * j / rope->n_rot);
+        double smooth = (old / length - low) / (high - low);
+        double divisor = length < old / high  ? 1
+                         : length > old / low ? factor
+                                              : 1 / ((1 - smooth) / factor + smooth);
+        factors[j] = (float)divisor;
+    }
+    rope->factors = factors;
+    return STATUS_OK;
+}
+
+static enum status read_scaling(struct hf_config *c, struct json_object o, struct error *err)
+{
+    const char *kind = NULL;
+    double factor;
+    TRY(json_take_text(o, "type", &kind, err));
+    TRY(json_take_text(o, "rope_type", &kind, err));
+    TRY(only_default(o, "partial_rotary_factor", 1, err));
+    if (!kind || strcmp(kind, "default") == 0)
+        return STATUS_OK;
+    if (strcmp(kind, "yarn") == 0)
+        return read_yarn(c, o, err);
+    if (strcmp(kind, "llama3") == 0)
+        return read_llama3(c, o, err);
+    if (strcmp(kind, "linear") != 0)
+        return fail(err, STATUS_UNSUPPORTED,
+                    "%s: kind '%s' is unknown; known are default, linear, yarn, llama3", o.name,
+                    kind);
+    TRY(need_number(o, "factor", 1, &factor, err));
+    c->model.rope.freq_scale = 1 / factor;
+    return STATUS_OK;
+}
+
+enum status hf_rope_read(struct hf_config *c, struct json_object root, double default_base,
+                         struct error *err)
+{
+    char name[400];
+    const char *key = json_member(root, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+    struct json_object o = {json_member(root, key), name};
+    struct rope_config *rope = &c->model.rope;
+    snprintf(name, sizeof name, "%.300s: %s", root.name, key);
+    *rope = (struct rope_config){.pairs = c->model.arch->rope_pairs,
+                                 .n_rot = c->model.head_dim,
+                                 .freq_base = default_base,
+                                 .freq_scale = 1,
+                                 .attn_factor = 1,
+                                 .original_ctx = c->model.n_ctx_train,
+                                 .beta_fast = 32,
+                                 .beta_slow = 1};
+    TRY(json_take_number(root, "rope_theta", &rope->freq_base, err));
+    if (o.json && !json_is_object(o.json))
+        return fail(err, STATUS_FORMAT, "%s is %s, expected an object", name, json_kind(o.json));
+    TRY(json_take_number(o, "rope_theta", &rope->freq_base, err));
+    if (!(rope->freq_base > 1 && rope->freq_base < 1e30))
+        return fail_value(root, "rope_theta", rope->freq_base, "above 1", err);
+    return o.json ? read_scaling(c, o, err) : STATUS_OK;
+}
