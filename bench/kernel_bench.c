@@ -330,10 +330,9 @@ static void print_line(int i, const struct subject *subjects)
             printf("%-64s %8s\n", lines[i].text, "absent");
         return;
     }
-    double value = lines[i].measure == OF_READ ? read_share(s)
-                   : lines[i].measure == OF_PEAK
-                       ? peak_share(s, cpu_best_isa())
-                       : subject_ratio(s, &subjects[lines[i].other], options.rounds);
+    double value = lines[i].measure == OVER
+                       ? subject_ratio(s, &subjects[lines[i].other], options.rounds)
+                       : subject_share(s);
     const char *verdict = value >= lines[i].bar ? "met" : "missed";
     if (options.is_json) {
         printf("{\"measure\":\"%s\",\"value\":%.4f,\"bar\":%.2f,\"verdict\":\"%s\","
@@ -346,9 +345,10 @@ static void print_line(int i, const struct subject *subjects)
            lines[i].text, is_ratio ? value : 100 * value,
            is_ratio ? lines[i].bar : 100 * lines[i].bar, verdict, s->row->name);
     if (lines[i].measure == OF_READ)
-        printf(", %.1f GB/s, median %.1f",
+        printf(", median %.1f GB/s; best %.1f, %.1f %% of the best read",
+               per_second((double)s->data->check.work.bytes_read, subject_median_ns(s)) / 1e9,
                per_second((double)s->data->check.work.bytes_read, s->best_ns) / 1e9,
-               per_second((double)s->data->check.work.bytes_read, subject_median_ns(s)) / 1e9);
+               100 * read_share(s));
     printf("\n");
 }
 

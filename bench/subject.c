@@ -73,27 +73,27 @@ static double run_once(struct subject *s)
     return (double)bench_team_run(run_part, s, s->n_threads) / s->repeats;
 }
 
-static void look_at_limits(const struct subject *s)
+static double look_at_limits(const struct subject *s)
 {
-    if (s->is_read_bound) {
-        limits_read(s->n_threads, false);
-        return;
-    }
+    if (s->is_read_bound)
+        return limits_read(s->n_threads, false);
     limits_peak(s->row->isa, s->n_threads);
-    limits_peak(cpu_best_isa(), s->n_threads);
+    return limits_peak(cpu_best_isa(), s->n_threads);
 }
 
-/* One round: passes for at least min_ns; the best of them counts. */
+/* One round: passes for at least min_ns; the best of them counts, and the better of the looks at the
+ * limit before and after. */
 static void measure_round(struct subject *s, int round, double min_ns)
 {
     double total = 0, best = 0;
-    look_at_limits(s);
+    double before = look_at_limits(s);
     do {
         double ns = run_once(s);
         total += ns * s->repeats;
         best = best == 0 || ns < best ? ns : best;
     } while (total < min_ns);
-    look_at_limits(s);
+    double after = look_at_limits(s);
+    s->limit[round] = before > after ? before : after;
     s->ns[round] = best;
     s->best_ns = s->best_ns == 0 || best < s->best_ns ? best : s->best_ns;
 }
@@ -143,6 +143,17 @@ double subject_median_ns(const struct subject *s)
         if (s->ns[i] > 0)
             ns[n++] = s->ns[i];
     return median(ns, n);
+}
+
+double subject_share(const struct subject *s)
+{
+    const struct workload *work = &s->data->check.work;
+    double amount = (double)(s->is_read_bound ? work->bytes_read : work->macs), shares[MAX_ROUNDS];
+    int n = 0;
+    for (int i = 0; i < MAX_ROUNDS; i++)
+        if (s->ns[i] > 0 && s->limit[i] > 0)
+            shares[n++] = amount * 1e9 / s->ns[i] / s->limit[i];
+    return median(shares, n);
 }
 
 double subject_ratio(const struct subject *a, const struct subject *b, int n_rounds)

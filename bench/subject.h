@@ -25,6 +25,8 @@ struct subject {
     bool is_slow;          /* measured once */
     double ns[MAX_ROUNDS]; /* of one pass, per round; 0: not measured */
     double best_ns;
+    double limit
+        [MAX_ROUNDS]; /* bytes or multiplications a second: the best look at it in that round */
 };
 
 /* The data of a job, made or found among n; NULL: there is none of that kind. */
@@ -37,6 +39,9 @@ void subjects_measure(struct subject *subjects, int n, int n_rounds, double seco
 
 /* Nanoseconds of a pass. */
 double subject_median_ns(const struct subject *s);
+/* Median over the rounds of the speed over the limit of the same round, which is of the read bandwidth or
+ * of the fastest instruction set's integer peak. */
+double subject_share(const struct subject *s);
 /* Median over the rounds of the speed of a over that of b, per unit of their workloads. */
 double subject_ratio(const struct subject *a, const struct subject *b, int n_rounds);
 

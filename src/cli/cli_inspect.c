@@ -79,15 +79,21 @@ static const struct option options[] = {
     ENGINE_OPTIONS(INSPECT(engine)),
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0}};
 
+/* Widest row that is looked at: far above any model. */
+#define MAX_WIDTH    (1 << 24)
+
+#define PACKING_TEXT 192 /* characters of a line about packings */
+
 /* Sums over the tensors of one format. */
 struct format_sum {
-    size_t n_tensors;
+    size_t n_tensors, n_trits; /* n_trits: of another format, but their values are ternary */
     uint64_t n_weights, bytes;
     const char *reason; /* why the type id was read as this format; NULL: it has one meaning */
 };
 
 struct inspection {
     struct gguf_file file;
+    bool *has_trits; /* owned; per tensor */
     struct format_sum sums[N_FORMATS], all;
     struct error model_problem, tokenizer_problem; /* status OK: runs */
     char tokenizer[160];
@@ -120,6 +126,35 @@ static void judge(struct inspection *in, const struct inspect_options *o)
     }
 }
 
+/* The engine packs matrices; the embedding only where it is the output matrix too. */
+static bool is_packed(const struct gguf_file *file, const struct gguf_tensor *t)
+{
+    bool is_embedding = text_is(t->span.name, "token_embd.weight");
+    return t->n_dims == 2 && t->span.ne[1] > 1 && t->span.ne[0] <= MAX_WIDTH &&
+           !(is_embedding && gguf_find_tensor(file, "output.weight"));
+}
+
+/* Which tensors hold ternary values though their format is not ternary. */
+static enum status find_trits(struct inspection *in, const char *path, struct error *err)
+{
+    const struct gguf_file *file = &in->file;
+    int64_t longest = 0;
+    for (size_t i = 0; i < file->n_tensors; i++)
+        if (is_packed(file, &file->tensors[i]) && (int64_t)file->tensors[i].span.ne[0] > longest)
+            longest = (int64_t)file->tensors[i].span.ne[0];
+    size_t bytes = PACKING_CHOOSE_SCRATCH(longest);
+    void *scratch = memory_alloc(bytes, 1);
+    in->has_trits = memory_alloc(file->n_tensors, sizeof *in->has_trits);
+    bool is_ready = scratch && in->has_trits;
+    for (size_t i = 0; is_ready && i < file->n_tensors; i++) {
+        struct tensor t = model_tensor(&file->tensors[i]);
+        if (is_packed(file, &file->tensors[i]) && !format_of(t.format)->is_ternary)
+            in->has_trits[i] = packing_is_trits(packing_choose(&t, false, scratch).packing);
+    }
+    memory_free(scratch);
+    return is_ready ? STATUS_OK : fail_memory(err, path, bytes + file->n_tensors);
+}
+
 static void add_up(struct inspection *in)
 {
     for (size_t i = 0; i < in->file.n_tensors; i++) {
@@ -127,6 +162,7 @@ static void add_up(struct inspection *in)
         struct format_sum *sums[] = {&in->sums[span->format], &in->all};
         for (int k = 0; k < 2; k++) {
             sums[k]->n_tensors++;
+            sums[k]->n_trits += in->has_trits[i];
             sums[k]->n_weights += n_weights(span);
             sums[k]->bytes += span->bytes;
             sums[k]->reason = span->reason;
@@ -134,20 +170,27 @@ static void add_up(struct inspection *in)
     }
 }
 
+#define AS_TRITS "packed as trits4, or trits5 with VBMI"
+
 /* How the tensors of a format would lie in memory. */
-static void describe_packing(enum format_id f, const struct format_sum *sum, char *out, size_t size)
+static void describe_packing(enum format_id f, const struct format_sum *sum, char out[PACKING_TEXT])
 {
-    char bytes[16];
-    if (format_of(f)->is_ternary) {
-        snprintf(out, size, "packed as trits4, or trits5 with VBMI");
-        return;
-    }
-    struct packing_choice choice = packing_choose(&(struct tensor){.format = f}, false, NULL);
+    char bytes[16], others[64];
+    struct packing_choice choice = packing_of_format(f);
     if (choice.packing)
-        snprintf(out, size, "packed as %s", packing_name(choice.packing));
+        snprintf(others, sizeof others, "packed as %s", packing_name(choice.packing));
     else
-        snprintf(out, size, "no packing of its own: decoded to f32 tiles, %s",
+        snprintf(others, sizeof others, "no packing of its own: decoded to f32 tiles, %s",
                  cli_size(4 * sum->n_weights, bytes));
+    if (format_of(f)->is_ternary)
+        snprintf(out, PACKING_TEXT, AS_TRITS);
+    else if (sum->n_trits == sum->n_tensors)
+        snprintf(out, PACKING_TEXT, "ternary values, " AS_TRITS);
+    else if (sum->n_trits)
+        snprintf(out, PACKING_TEXT, "%zu with ternary values, " AS_TRITS "; the others %s",
+                 sum->n_trits, others);
+    else
+        snprintf(out, PACKING_TEXT, "%s", others);
 }
 
 static void print_summary(const struct inspection *in)
@@ -169,8 +212,8 @@ static void print_summary(const struct inspection *in)
         printf("  %-8s %4zu tensors, %9.3f M weights, %10s, %.4f bits each\n",
                format_of((enum format_id)f)->name, sum->n_tensors, (double)sum->n_weights / 1e6,
                cli_size(sum->bytes, size), bits(sum->bytes, sum->n_weights));
-        char packing[96];
-        describe_packing((enum format_id)f, sum, packing, sizeof packing);
+        char packing[PACKING_TEXT];
+        describe_packing((enum format_id)f, sum, packing);
         printf("           %s\n", packing);
         if (sum->reason)
             printf("           %s\n", sum->reason);
@@ -201,10 +244,10 @@ static void print_lists(const struct inspection *in)
         int n = snprintf(shape, sizeof shape, "%" PRIu64, t->span.ne[0]);
         for (uint32_t d = 1; d < t->n_dims; d++)
             n += snprintf(shape + n, sizeof shape - (size_t)n, " x %" PRIu64, t->span.ne[d]);
-        printf("  %-32s %-9s %20s %12s %.4f bits\n",
-               text_printable(t->span.name, name, sizeof name),
-               format_of((enum format_id)t->span.format)->name, shape,
-               cli_size(t->span.bytes, size), bits(t->span.bytes, n_weights(&t->span)));
+        printf(
+            "  %-32s %-9s %20s %12s %.4f bits%s\n", text_printable(t->span.name, name, sizeof name),
+            format_of((enum format_id)t->span.format)->name, shape, cli_size(t->span.bytes, size),
+            bits(t->span.bytes, n_weights(&t->span)), in->has_trits[i] ? ", ternary values" : "");
     }
 }
 
@@ -257,15 +300,16 @@ static json_t *json_value(const struct gguf_pair *pair)
     return array;
 }
 
-static json_t *json_tensor(const struct gguf_tensor *t)
+static json_t *json_tensor(const struct gguf_tensor *t, bool has_trits)
 {
     json_t *shape = json_array();
     for (uint32_t d = 0; d < t->n_dims; d++)
         json_array_append_new(shape, json_integer((json_int_t)t->span.ne[d]));
-    return json_pack("{s:o, s:s, s:i, s:o, s:I, s:I, s:i}", "name", json_text(t->span.name),
+    return json_pack("{s:o, s:s, s:i, s:o, s:I, s:I, s:i, s:b}", "name", json_text(t->span.name),
                      "format", format_of((enum format_id)t->span.format)->name, "type_id",
                      (int)t->span.type_id, "shape", shape, "bytes", (json_int_t)t->span.bytes,
-                     "offset", (json_int_t)t->span.offset, "shard", t->span.shard);
+                     "offset", (json_int_t)t->span.offset, "shard", t->span.shard, "ternary_values",
+                     has_trits);
 }
 
 /* Pairs as a list, because keys may hold bytes that make two of them one in JSON. */
@@ -280,10 +324,10 @@ static json_t *json_formats(const struct inspection *in)
     json_t *formats = json_array();
     for (int f = 0; f < N_FORMATS; f++) {
         const struct format_sum *sum = &in->sums[f];
-        char packing[96];
+        char packing[PACKING_TEXT];
         if (!sum->n_tensors)
             continue;
-        describe_packing((enum format_id)f, sum, packing, sizeof packing);
+        describe_packing((enum format_id)f, sum, packing);
         json_array_append_new(formats,
                               json_pack("{s:s, s:I, s:I, s:I, s:f, s:s, s:s?}", "format",
                                         format_of((enum format_id)f)->name, "tensors",
@@ -307,7 +351,7 @@ static enum status print_json(const struct inspection *in, struct error *err)
     for (size_t i = 0; i < in->file.n_pairs; i++)
         json_array_append_new(keys, json_pair(&in->file.pairs[i]));
     for (size_t i = 0; i < in->file.n_tensors; i++)
-        json_array_append_new(tensors, json_tensor(&in->file.tensors[i]));
+        json_array_append_new(tensors, json_tensor(&in->file.tensors[i], in->has_trits[i]));
     json_t *all = json_pack(
         "{s:o, s:I, s:I, s:f, s:o, s:b, s:o, s:o, s:o, s:o}", "files", files, "weights",
         (json_int_t)in->all.n_weights, "bytes", (json_int_t)in->all.bytes, "bits_per_weight",
@@ -391,6 +435,7 @@ static enum status inspect(struct inspection *in, const struct inspect_options *
     if (o->plan)
         return plan_file(o, err);
     TRY(gguf_open(&in->file, o->model, format_resolve, err));
+    TRY(find_trits(in, o->model, err));
     add_up(in);
     judge(in, o);
     if (o->json)
@@ -407,6 +452,7 @@ static int run_command(const void *values)
     struct error err;
     enum status status = inspect(&in, values, &err);
     gguf_close(&in.file);
+    memory_free(in.has_trits);
     return status == STATUS_OK ? EXIT_SUCCESS : cli_failed("inspect", &err);
 }
 

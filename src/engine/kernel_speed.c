@@ -73,7 +73,8 @@ static enum status make_job(struct matmul_job *job, struct arena *arena, const s
     job->n_tokens = 1;
     job->epilogue = EPILOGUE_STORE;
     job->out_stride = job->w.n_rows;
-    job->bias = NULL;
+    job->bias = NULL; /* these have as many numbers as the plan's matrix has rows */
+    job->row_scale = job->token_scale = NULL;
     return STATUS_OK;
 }
 

@@ -153,6 +153,11 @@ static enum status check_sources(const struct fill *f, const struct weight_slice
 static float common_scale(const struct tensor *t, int64_t row, uint8_t *scratch)
 {
     float *scales = (float *)scratch; /* at most one per 32 inputs, then the codes */
+    if (!format_of(t->format)->is_ternary) {
+        ternary_read(t, row, (int)t->n_cols, scales + 1, scratch + TERNARY_SCRATCH(t->n_cols) + 4,
+                     scales);
+        return scales[0];
+    }
     struct ternary_rows own = {scratch + t->n_cols / 8 + 64, scales, 0};
     ternary_extract(t, row, row + 1, &own);
     for (int64_t i = 0; i < t->n_cols; i++)

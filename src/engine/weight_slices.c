@@ -9,6 +9,7 @@ struct choice {
     enum packing packing;
     int group;
     bool is_grouped; /* one scale per row, in groups for the sake of activations */
+    bool is_half;    /* trits: f16 holds all scales, so that groups finer than rows may have them */
 };
 
 struct layer_choices {
@@ -28,28 +29,28 @@ struct maker {
     bool is_out_of_memory;
 };
 
-static bool is_trits(enum packing p)
+/* Types without a packing of their own are decoded to f32. */
+static struct choice make_choice(struct packing_choice best)
 {
-    return p == PACKING_trits4 || p == PACKING_trits5;
+    if (best.packing == PACKING_none)
+        return (struct choice){PACKING_f32, 0, false, false};
+    return (struct choice){best.packing, best.group, false, best.is_half};
 }
 
 static struct choice choose_as_stored(const struct maker *m, const struct weight *w)
 {
-    struct packing_choice best = packing_choose(&w->tensor, m->has_trits5, m->scratch);
-    if (best.packing == PACKING_none)
-        return (struct choice){PACKING_f32, 0, false};
-    return (struct choice){best.packing, best.group, false};
+    return make_choice(packing_choose(&w->tensor, m->has_trits5, m->scratch));
 }
 
 /* With --act-scale group weights with one scale per row get groups, for activations have those of
  * their weights; n_cols: inputs. */
 static struct choice with_groups(const struct maker *m, struct choice c, int64_t n_cols)
 {
-    if (m->options->act_scale != ACT_SCALE_GROUP || !is_trits(c.packing) || c.group != 0)
+    if (m->options->act_scale != ACT_SCALE_GROUP || !packing_is_trits(c.packing) || c.group != 0)
         return c;
     for (int group = 256; group >= 64; group /= 2)
         if (n_cols % group == 0)
-            return (struct choice){c.packing, group, true};
+            return (struct choice){c.packing, group, true, c.is_half};
     return c;
 }
 
@@ -58,18 +59,28 @@ static struct choice choose(const struct maker *m, const struct weight *w)
     return with_groups(m, choose_as_stored(m, w), w->tensor.n_cols);
 }
 
-/* One packing for two matrices whose rows are interleaved: the finer group, trits4 if one needs it,
- * and f32, which every format can be decoded to, where the packings have nothing in common. */
+/* Two matrices of trits whose rows are interleaved: the finer group, trits4 if one needs it. */
+static struct choice join_trits(struct choice a, struct choice b)
+{
+    enum packing p = a.packing == b.packing ? a.packing : PACKING_trits4;
+    int group = a.group == 0 ? b.group : b.group == 0 || a.group < b.group ? a.group : b.group;
+    return (struct choice){p, group, false, a.is_half && b.is_half};
+}
+
+/* One packing for two matrices whose rows are interleaved. Where only one of them holds trits, and
+ * where scales of rows are no f16 numbers beside scales of groups, by the types alone; f32, which every
+ * type can be decoded to, where these have nothing in common. */
 static struct choice choose_pair(const struct maker *m, const struct weight *first,
                                  const struct weight *second)
 {
     struct choice a = choose_as_stored(m, first), b = choose_as_stored(m, second);
-    if (is_trits(a.packing) && is_trits(b.packing)) {
-        enum packing p = a.packing == b.packing ? a.packing : PACKING_trits4;
-        int group = a.group == 0 ? b.group : b.group == 0 || a.group < b.group ? a.group : b.group;
-        return with_groups(m, (struct choice){p, group, false}, first->tensor.n_cols);
-    }
-    return a.packing == b.packing ? a : (struct choice){PACKING_f32, 0, false};
+    bool are_trits = packing_is_trits(a.packing) && packing_is_trits(b.packing);
+    bool is_same_kind = (a.group == 0) == (b.group == 0);
+    if (are_trits && (is_same_kind || (a.is_half && b.is_half)))
+        return with_groups(m, join_trits(a, b), first->tensor.n_cols);
+    a = make_choice(packing_of_format(first->tensor.format));
+    b = make_choice(packing_of_format(second->tensor.format));
+    return a.packing == b.packing ? a : (struct choice){PACKING_f32, 0, false, false};
 }
 
 static void choose_layer(struct maker *m, const struct layer_weights *w, struct layer_choices *c)
@@ -99,7 +110,7 @@ static struct choice choose_output(const struct maker *m)
     if (m->head == N_FORMATS)
         return choose(m, &m->model->weights.output);
     enum packing packing = head_types[m->options->head].packing;
-    return (struct choice){packing, packing_group(packing), false};
+    return (struct choice){packing, packing_group(packing), false, false};
 }
 
 static enum status choose_head(struct maker *m, struct error *err)
@@ -254,7 +265,8 @@ static struct weight_slice slice_narrow(struct maker *m, const char *role, const
         r = (struct range){0, w->tensor.n_rows, col0, col1};
     struct weight_slice s = slice_one(m, role, w, c, r, false);
     bool is_int = m->dataflow == DATAFLOW_COLUMN && m->slices->cut.n_nodes > 1 &&
-                  m->options->act_scale == ACT_SCALE_TOKEN && is_trits(c.packing) && c.group == 0;
+                  m->options->act_scale == ACT_SCALE_TOKEN && packing_is_trits(c.packing) &&
+                  c.group == 0;
     if (is_int && s.w.n_rows > 0)
         s.row_scale = take_row_scales(m, s.w.n_rows);
     return s;

@@ -42,7 +42,7 @@ struct weight_slices {
     struct arena arena;
 };
 
-/* Chooses packings (reads the scales of the ternary tensors) and boundaries. weights: threads of
+/* Chooses packings (reads scales of ternary tensors, and values that may be ternary) and boundaries. weights: threads of
  * each node.
  * errors  MEMORY; UNSUPPORTED for a model that the engine cannot run */
 enum status weight_slices_make(struct weight_slices *slices, const struct model *model,

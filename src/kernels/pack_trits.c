@@ -126,9 +126,9 @@ static void pack_scales(const struct packed *w, const struct source_row *s, int 
     }
 }
 
-/* Extracts one row of a tile to codes and writes its scales. */
-static void pack_row(const struct pack_job *job, struct pack_source from, int r,
-                     trits_expand *expand, uint8_t *codes, uint8_t *scratch, uint8_t *tile)
+/* A row of a ternary format. */
+static struct source_row coded_row(const struct pack_job *job, struct pack_source from,
+                                   trits_expand *expand, uint8_t *codes, uint8_t *scratch)
 {
     const struct tensor *t = from.tensor;
     const struct format *f = format_of(t->format);
@@ -140,7 +140,32 @@ static void pack_row(const struct pack_job *job, struct pack_source from, int r,
     s.skip = job->col0 % s.group;
     load_scales(t, from.row, job->col0 / s.group, (s.skip + job->w.n_cols + s.group - 1) / s.group,
                 (float *)scratch);
+    return s;
+}
+
+/* A row of ternary values in another format. The whole row, because the inputs of this job may be
+ * zeros, and every node must know the scale of a row. */
+static struct source_row value_row(const struct pack_job *job, struct pack_source from,
+                                   uint8_t *codes, uint8_t *scratch)
+{
+    int64_t n_cols = from.tensor->n_cols, group = job->w.group ? job->w.group : n_cols;
+    float *scales = (float *)(scratch + (TERNARY_SCRATCH(n_cols) + 3) / 4 * 4);
+    ternary_read(from.tensor, from.row, (int)group, scratch, codes, scales);
+    return (struct source_row){codes + job->col0, scales + job->col0 / group, group,
+                               job->col0 % group};
+}
+
+/* Extracts one row of a tile to codes from `to` on and writes its scales. */
+static void pack_row(const struct pack_job *job, struct pack_source from, int r,
+                     trits_expand *expand, uint8_t *to, int64_t skip, uint8_t *scratch,
+                     uint8_t *tile)
+{
+    bool is_coded = format_of(from.tensor->format)->is_ternary;
+    struct source_row s =
+        is_coded ? coded_row(job, from, expand, to, scratch) : value_row(job, from, to, scratch);
     pack_scales(&job->w, &s, r, tile);
+    if (s.codes != to + skip) /* two sources of different blocks */
+        memmove(to + skip, s.codes, (size_t)job->w.n_cols);
 }
 
 /* Clears the scales of all units of a tile and makes its steps. */
@@ -178,21 +203,18 @@ void pack_trits(const struct pack_job *job, int begin, int end, trits_expand *ex
     /* The same for all rows, and rows not a multiple of 4096 apart: they would share cache sets. */
     int64_t stride = (t->n_cols + READ_BEYOND + 127) / 128 * 128 + 64;
     uint8_t *codes = job->scratch, *spare = codes + TILE_ROWS * stride;
-    int64_t skip = job->col0 % format_of(t->format)->block;
+    int64_t skip =
+        format_of(t->format)->is_ternary ? job->col0 % format_of(t->format)->block : job->col0;
     for (int64_t row = begin; row < end; row += TILE_ROWS) {
         uint8_t *tile = pack_tile(job, row);
         clear_headers(w, tile);
         for (int r = 0; r < TILE_ROWS; r++) {
             struct pack_source from = pack_source(job, row + r);
             uint8_t *to = codes + r * stride;
-            if (from.tensor) {
-                int64_t own = job->col0 % format_of(from.tensor->format)->block;
-                pack_row(job, from, r, expand, to, spare, tile);
-                if (own != skip) /* two sources of different blocks */
-                    memmove(to + skip, to + own, (size_t)w->n_cols);
-            } else {
+            if (from.tensor)
+                pack_row(job, from, r, expand, to, skip, spare, tile);
+            else
                 memset(to + skip, 1, (size_t)w->n_cols);
-            }
             memset(to + skip + w->n_cols, 0, READ_BEYOND);
         }
         fold_tile(w, codes + skip, stride, fold, tile);

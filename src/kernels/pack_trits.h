@@ -17,7 +17,8 @@ typedef void trits_fold(const uint8_t *codes, int64_t stride, int64_t n_steps, u
 /* By the plain decoder. */
 trits_expand trits_expand_plain;
 
-/* Packs rows [begin, end) of the job. The scale of a packed group is the first one of its source
+/* Packs rows [begin, end) of the job; sources that are not of a ternary format must have ternary
+ * values (packing_choose). The scale of a packed group is the first one of its source
  * groups that is not 0 and belongs to codes that are not all zeros, else the first that is not 0,
  * else 0. */
 void pack_trits(const struct pack_job *job, int begin, int end, trits_expand *expand,

@@ -5,6 +5,7 @@
 
 #include "base/float16.h"
 #include "base/reader.h"
+#include "tensor/format_ternary.h"
 #include "tensor/ternary.h"
 
 #define PACKING_NAME(name) #name,
@@ -17,14 +18,9 @@ const char *packing_name(enum packing packing)
     return names[packing];
 }
 
-static bool is_trits(enum packing packing)
-{
-    return packing == PACKING_trits4 || packing == PACKING_trits5;
-}
-
 struct packing_needs packing_needs(enum packing packing, int group)
 {
-    if (is_trits(packing))
+    if (packing_is_trits(packing))
         return (struct packing_needs){false, group, group};
     if (packing == PACKING_q4_0 || packing == PACKING_q8_0)
         return (struct packing_needs){false, 32, 32};
@@ -45,7 +41,7 @@ int packed_step_inputs(enum packing packing)
 
 int packed_unit_inputs(enum packing packing, int group)
 {
-    if (is_trits(packing))
+    if (packing_is_trits(packing))
         return group == 0 ? 0 : packing == PACKING_trits4 ? 2 * group : 1280;
     if (packing == PACKING_q4_0 || packing == PACKING_q8_0)
         return 64;
@@ -56,7 +52,7 @@ int packed_unit_header(enum packing packing, int group)
 {
     if (packing == PACKING_trits5 && group > 0)
         return (1280 / group * 2 * TILE_ROWS + 63) / 64 * 64;
-    if (is_trits(packing) || packing == PACKING_q4_0 || packing == PACKING_q8_0)
+    if (packing_is_trits(packing) || packing == PACKING_q4_0 || packing == PACKING_q8_0)
         return 64;
     return packing == PACKING_q6_k ? 64 + 2 * 16 * TILE_ROWS : 0;
 }
@@ -98,15 +94,11 @@ struct scale_search {
     int finest;              /* the format's own; 0: the row */
 };
 
-/* The next finer grouping that divides rows evenly. */
+/* The next finer grouping that divides rows evenly and is not finer than the format's own. */
 static int finer_group(const struct scale_search *s)
 {
-    static const int groups[] = {256, 128, 64};
-    for (int i = 0; i < 3; i++)
-        if ((s->group == 0 || groups[i] < s->group) && groups[i] > s->finest &&
-            s->tensor->n_cols % groups[i] == 0)
-            return groups[i];
-    return s->finest;
+    int finer = ternary_finer_group(s->group, s->tensor->n_cols);
+    return finer > s->finest ? finer : s->finest;
 }
 
 static bool is_zero_codes(const uint8_t *codes, int n)
@@ -210,6 +202,19 @@ static bool is_code3_in_rows(struct scale_search *s, int64_t row)
     return false;
 }
 
+/* Whether all scales are f16 numbers; f32 ones belong to whole rows. */
+static bool has_half_scales(const struct tensor *t)
+{
+    int64_t n = format_of(t->format)->is_scale_f32 ? t->n_rows : 0;
+    for (int64_t row = 0; row < n; row++) {
+        int64_t at = ternary_scale_at(t->format, t->n_rows, t->n_cols, row, 0);
+        float scale = ternary_load_scale(t->format, t->data + at);
+        if (f16_to_f32(f32_to_f16(scale)) != scale)
+            return false;
+    }
+    return true;
+}
+
 static struct packing_choice choose_ternary(const struct tensor *t, bool allow_trits5,
                                             void *scratch)
 {
@@ -226,18 +231,42 @@ static struct packing_choice choose_ternary(const struct tensor *t, bool allow_t
             has_code3 = is_code3_in_rows(&s, row);
     }
     return (struct packing_choice){allow_trits5 && !has_code3 ? PACKING_trits5 : PACKING_trits4,
-                                   s.group, has_code3};
+                                   s.group, has_code3, has_half_scales(t)};
 }
 
-struct packing_choice packing_choose(const struct tensor *t, bool allow_trits5, void *scratch)
+struct packing_choice packing_of_format(enum format_id format)
 {
     static const enum packing packings[N_FORMATS] = {
         [FORMAT_F32] = PACKING_f32,   [FORMAT_F16] = PACKING_f16,   [FORMAT_BF16] = PACKING_bf16,
         [FORMAT_Q4_0] = PACKING_q4_0, [FORMAT_Q8_0] = PACKING_q8_0, [FORMAT_Q6_K] = PACKING_q6_k,
     };
+    return (struct packing_choice){packings[format], packing_group(packings[format]), false, false};
+}
+
+/* Narrower rows gain nothing. */
+enum { NARROWEST_TERNARY = 64 };
+
+/* Whether the first rows have any bit set: an outline of a model, which is nothing but zeros, says
+ * nothing about values, and is not read through. */
+static bool is_filled(const struct tensor *t)
+{
+    int64_t n_rows = t->n_rows < 64 ? t->n_rows : 64, i = 0;
+    int64_t n = n_rows * (int64_t)format_row_bytes(t->format, (uint64_t)t->n_cols);
+    while (i < n && t->data[i] == 0)
+        i++;
+    return i < n;
+}
+
+struct packing_choice packing_choose(const struct tensor *t, bool allow_trits5, void *scratch)
+{
+    struct ternary_values found;
     if (format_of(t->format)->is_ternary)
         return choose_ternary(t, allow_trits5, scratch);
-    return (struct packing_choice){packings[t->format], packing_group(packings[t->format]), false};
+    if (t->format == FORMAT_F32 || t->n_cols < NARROWEST_TERNARY || !is_filled(t) ||
+        !ternary_recognise(t, scratch, &found))
+        return packing_of_format(t->format);
+    return (struct packing_choice){allow_trits5 ? PACKING_trits5 : PACKING_trits4, found.group,
+                                   false, found.is_half};
 }
 
 int packing_group(enum packing packing)

@@ -34,7 +34,7 @@
 #ifndef TRINE_TENSOR_PACKINGS_H
 #define TRINE_TENSOR_PACKINGS_H
 
-#include "tensor/tensor.h"
+#include "tensor/ternary.h"
 
 #define PACKING_LIST(X)    X(trits4) X(trits5) X(q4_0) X(q8_0) X(q6_k) X(f16) X(bf16) X(f32)
 
@@ -86,16 +86,26 @@ uint8_t trits5_code(const uint8_t t[5]);
 /* How a tensor is best packed. */
 struct packing_choice {
     enum packing packing; /* PACKING_none: this type has no packing of its own; decode to f32 */
-    int group;            /* for struct packed; ternary: of row, 256, 128, 64 the coarsest that
+    int group;            /* for struct packed; trits: of row, 256, 128, 64 the coarsest that
                              changes no value and divides n_cols */
     bool has_code3;       /* ternary with +2: trits5 cannot hold it */
+    bool is_half; /* trits: all scales are f16 numbers, so that finer groups hold them too */
 };
 
-/* Looks at the scales and codes of all rows of a ternary tensor (at nothing of others). Groups of
- * scale 0 or of zeros only constrain nothing. allow_trits5: prefer trits5 where the tensor can take
- * it. scratch: PACKING_CHOOSE_SCRATCH(n_cols) bytes, aligned to 4. */
+/* Looks at the scales and codes of all rows of a ternary tensor, and at the values of any other but
+ * F32, until they are seen not to be ternary; not of one whose first 64 rows are all zeros. Groups of scale 0 or of zeros only constrain nothing.
+ * F32 stays what it is: the type for which nothing is rounded. allow_trits5: prefer trits5 where
+ * the tensor can take it. scratch: PACKING_CHOOSE_SCRATCH(n_cols) bytes, aligned to 4. */
 struct packing_choice packing_choose(const struct tensor *t, bool allow_trits5, void *scratch);
-#define PACKING_CHOOSE_SCRATCH(n_cols) ((size_t)(n_cols)*2 + 64)
+#define PACKING_CHOOSE_SCRATCH(n_cols) TERNARY_SCRATCH(n_cols)
+
+/* The choice for a format whose values are not ternary, from the format alone. */
+struct packing_choice packing_of_format(enum format_id format);
+
+static inline bool packing_is_trits(enum packing packing)
+{
+    return packing == PACKING_trits4 || packing == PACKING_trits5;
+}
 
 /* The exact values of rows [row0, row1) as floats, for tests: (row1 - row0, n_cols). */
 void packed_decode(const struct packed *w, int64_t row0, int64_t row1, float *out);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/float16.h"
+#include "base/reader.h"
 #include "tensor/format_codecs.h"
 #include "tensor/format_ternary.h"
 
@@ -24,26 +25,150 @@ void ternary_extract(const struct tensor *t, int64_t row0, int64_t row1, struct 
     }
 }
 
-static bool find_group(const float *w, int group, uint8_t *codes, float *scale)
+/* Scales are compared by pieces, of which every group has some. */
+enum { PIECE = 64 };
+
+/* A row under inspection. */
+struct recognition {
+    const struct tensor *tensor;
+    float *values, *scales; /* scratch: of one row, and of its pieces: 0 where all is zero */
+    struct ternary_values found;
+};
+
+static struct recognition begin(const struct tensor *t, void *scratch)
 {
-    float magnitude = 0;
-    for (int j = 0; j < group; j++) {
-        if (w[j] != 0 && magnitude == 0)
-            magnitude = fabsf(w[j]);
-        if (w[j] != 0 && fabsf(w[j]) != magnitude) /* also true of NaN */
-            return false;
-        codes[j] = w[j] > 0 ? 2 : w[j] < 0 ? 0 : 1;
+    assert(!format_of(t->format)->is_ternary);
+    return (struct recognition){t, scratch, (float *)scratch + t->n_cols, {0, true}};
+}
+
+/* The only magnitude but 0 among n floats, and their codes unless that is NULL; false if there are
+ * two, or one that is no finite number. All bits together are those of the only one, so that there is no
+ * branch per weight. */
+static inline bool read_floats(const float *w, int n, float *magnitude, uint8_t *codes)
+{
+    uint32_t bits = 0, is_odd = 0;
+    for (int j = 0; j < n; j++)
+        bits |= bits_from_f32(w[j]);
+    bits &= 0x7fffffff;
+    for (int j = 0; j < n; j++) {
+        uint32_t own = bits_from_f32(w[j]) & 0x7fffffff;
+        is_odd |= (own != 0) & (own != bits);
     }
-    *scale = magnitude;
-    return isfinite(magnitude);
+    for (int j = 0; codes && j < n; j++)
+        codes[j] = (uint8_t)(1 + (w[j] > 0) - (w[j] < 0));
+    *magnitude = f32_from_bits(bits);
+    return !is_odd && isfinite(*magnitude);
 }
 
 bool ternary_find(const float *row, int64_t n_cols, int group, uint8_t *codes, float *scales)
 {
     assert(n_cols % group == 0);
     for (int64_t i = 0; i < n_cols; i += group)
-        if (!find_group(row + i, group, codes + i, &scales[i / group]))
+        if (!read_floats(row + i, group, &scales[i / group], codes + i))
             return false;
+    return true;
+}
+
+/* As read_floats, of F16 and BF16 as they are stored: no conversion per weight either. */
+static inline bool read_halves(enum format_id format, const uint8_t *p, int n, float *magnitude,
+                               uint8_t *codes)
+{
+    uint16_t bits = 0, is_odd = 0;
+    for (int j = 0; j < n; j++)
+        bits |= load_u16(p + 2 * j);
+    bits &= 0x7fff;
+    for (int j = 0; j < n; j++) {
+        uint16_t own = load_u16(p + 2 * j) & 0x7fff;
+        is_odd |= (own != 0) & (own != bits);
+    }
+    for (int j = 0; codes && j < n; j++) {
+        uint16_t own = load_u16(p + 2 * j), is_some = (own & 0x7fff) != 0;
+        codes[j] = (uint8_t)(1 + is_some - 2 * (is_some & own >> 15));
+    }
+    *magnitude = format == FORMAT_F16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+    return !is_odd && isfinite(*magnitude);
+}
+
+/* The scales of the pieces of a row, and its codes unless that is NULL; false at the first piece that is
+ * not ternary. n is a constant where it can be: then the loops above vectorise. */
+static bool read_row(struct recognition *r, int64_t row, uint8_t *codes)
+{
+    const struct tensor *t = r->tensor;
+    bool is_half = t->format == FORMAT_F16 || t->format == FORMAT_BF16, is_only = true;
+    if (!is_half)
+        tensor_decode(t, row, row + 1, r->values);
+    for (int64_t col = 0; is_only && col < t->n_cols; col += PIECE) {
+        const uint8_t *p = t->data + 2 * (row * t->n_cols + col);
+        const float *values = r->values + col;
+        float *scale = &r->scales[col / PIECE];
+        uint8_t *own = codes ? codes + col : NULL;
+        int n = t->n_cols - col < PIECE ? (int)(t->n_cols - col) : PIECE;
+        if (n < PIECE)
+            is_only = is_half ? read_halves(t->format, p, n, scale, own)
+                              : read_floats(values, n, scale, own);
+        else
+            is_only = is_half ? read_halves(t->format, p, PIECE, scale, own)
+                              : read_floats(values, PIECE, scale, own);
+        r->found.is_half &= f16_to_f32(f32_to_f16(*scale)) == *scale;
+    }
+    return is_only;
+}
+
+/* Whether the row last read has one scale per group. */
+static bool is_row_grouped(const struct recognition *r)
+{
+    int64_t n = (r->tensor->n_cols + PIECE - 1) / PIECE;
+    int64_t pieces = r->found.group ? r->found.group / PIECE : n;
+    float scale = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (i % pieces == 0)
+            scale = 0;
+        if (scale != 0 && r->scales[i] != 0 && r->scales[i] != scale)
+            return false;
+        scale = scale != 0 ? scale : r->scales[i];
+    }
+    return true;
+}
+
+int ternary_finer_group(int group, int64_t n_cols)
+{
+    int finer = group ? group / 2 : 256;
+    while (finer >= PIECE && n_cols % finer)
+        finer /= 2;
+    return finer >= PIECE ? finer : 0;
+}
+
+bool ternary_recognise(const struct tensor *t, void *scratch, struct ternary_values *found)
+{
+    struct recognition r = begin(t, scratch);
+    for (int64_t row = 0; row < t->n_rows; row++) {
+        if (!read_row(&r, row, NULL))
+            return false;
+        while (!is_row_grouped(&r)) {
+            r.found.group = ternary_finer_group(r.found.group, t->n_cols);
+            if (r.found.group == 0)
+                return false;
+        }
+        if (r.found.group && !r.found.is_half)
+            return false;
+    }
+    *found = r.found;
+    return true;
+}
+
+bool ternary_read(const struct tensor *t, int64_t row, int group, void *scratch, uint8_t *codes,
+                  float *scales)
+{
+    struct recognition r = begin(t, scratch);
+    assert(group == t->n_cols || (group % PIECE == 0 && t->n_cols % group == 0));
+    r.found.group = group == t->n_cols ? 0 : group;
+    if (!read_row(&r, row, codes) || !is_row_grouped(&r))
+        return false;
+    for (int64_t col = 0; col < t->n_cols; col += PIECE) {
+        float *scale = &scales[col / group], own = r.scales[col / PIECE];
+        if (col % group == 0 || own != 0)
+            *scale = own;
+    }
     return true;
 }
 

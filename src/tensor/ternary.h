@@ -1,5 +1,5 @@
 /* Ternary tensors apart from any layout: codes and scales. The way between ternary formats
- * without loss, and the test whether a matrix of floats is ternary at all. */
+ * without loss, and the test whether the values of any other format are ternary at all. */
 #ifndef TRINE_TENSOR_TERNARY_H
 #define TRINE_TENSOR_TERNARY_H
 
@@ -21,6 +21,30 @@ void ternary_extract(const struct tensor *t, int64_t row0, int64_t row1, struct 
  * group is 0 or the same number (the scale; 0 for a group of zeros). False when it is not ternary.
  * codes: n_cols; scales: n_cols / group. Signs of zero do not matter. */
 bool ternary_find(const float *row, int64_t n_cols, int group, uint8_t *codes, float *scales);
+
+/* The scales of a tensor whose values are ternary though its format is not. */
+struct ternary_values {
+    int group;    /* weights per scale: of 0 (the row), 256, 128 and 64 the coarsest that changes no
+                     value and divides n_cols */
+    bool is_half; /* all scales are f16 numbers */
+};
+
+/* Whether all values of a tensor of a format that is not ternary are ternary, with one scale per
+ * row, or with f16 scales per group; groups of zeros fit to any scale. Looks at all rows of a
+ * tensor that is, and no further than the first weights that show that it is not. scratch:
+ * TERNARY_SCRATCH(n_cols) bytes, aligned to 4. */
+bool ternary_recognise(const struct tensor *t, void *scratch, struct ternary_values *found);
+#define TERNARY_SCRATCH(n_cols) ((size_t)(n_cols)*5 + 64)
+
+/* Codes and scales of one row of such a tensor, with one scale (0 for zeros only) per `group`
+ * weights: n_cols, 256, 128 or 64. False when the row is not ternary with these groups. codes: n_cols;
+ * scales: n_cols / group; scratch as above. */
+bool ternary_read(const struct tensor *t, int64_t row, int group, void *scratch, uint8_t *codes,
+                  float *scales);
+
+/* The next finer grouping after `group` (0: the row) that divides rows of n_cols: 256, 128 or 64; 0
+ * if there is none. */
+int ternary_finer_group(int group, int64_t n_cols);
 
 /* Encodes a whole matrix of codes and scales (per `group` weights) in a ternary format, without any
  * loss. what: for messages.

@@ -175,7 +175,7 @@ static void test_wrong_usage(void **state)
         "logits MODEL --tokens 1,x -o out",
         "quantize MODEL",
         "quantize MODEL out.gguf TQ9_9",
-        "quantize MODEL out.gguf Q4_K",
+        "quantize MODEL out.gguf Q8_K",
         "inspect",
         "synth --shape tiny --type TQ2_0",
         "synth --shape no-such --type TQ2_0 -o out.gguf",

@@ -177,14 +177,13 @@ static void test_types(void **state)
         const char *name;
         enum rounding rounding;
     } files[] = {
-        {"quant-bf16", ROUNDS_NOTHING},       {"quant-f16", ROUNDS_NOTHING},
-        {"tern256-f16", ROUNDS_NOTHING},      {"quant-iq4_nl", ROUNDS_INT8},
-        {"quant-iq4_xs", ROUNDS_INT8},        {"quant-q2_k", ROUNDS_INT8},
-        {"quant-q4_0", ROUNDS_INT8},          {"quant-q4_1", ROUNDS_INT8},
-        {"quant-q4_k", ROUNDS_INT8},          {"quant-q5_0", ROUNDS_INT8},
-        {"quant-q5_1", ROUNDS_INT8},          {"quant-q5_k", ROUNDS_INT8},
-        {"quant-q6_k", ROUNDS_INT8},          {"quant-q8_0", ROUNDS_INT8},
-        {"bitnet-b1.58-iq2_bn", ROUNDS_INT8},
+        {"quant-bf16", ROUNDS_NOTHING}, {"quant-f16", ROUNDS_NOTHING},
+        {"quant-iq4_nl", ROUNDS_INT8},  {"quant-iq4_xs", ROUNDS_INT8},
+        {"quant-q2_k", ROUNDS_INT8},    {"quant-q4_0", ROUNDS_INT8},
+        {"quant-q4_1", ROUNDS_INT8},    {"quant-q4_k", ROUNDS_INT8},
+        {"quant-q5_0", ROUNDS_INT8},    {"quant-q5_1", ROUNDS_INT8},
+        {"quant-q5_k", ROUNDS_INT8},    {"quant-q6_k", ROUNDS_INT8},
+        {"quant-q8_0", ROUNDS_INT8},    {"bitnet-b1.58-iq2_bn", ROUNDS_INT8},
     };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         struct oracle o;
@@ -206,7 +205,8 @@ static void expect_row_int8(const struct oracle *o, const float *logits)
         fail_msg("%s: rms %g from row_int8, %g from exact", o->name, rms, rms_exact);
 }
 
-/* Files of the same weights in different types: the same bits. */
+/* Files of the same weights in different types: the same bits. The F16 file has no logits of rounded
+ * activations beside it: no other program sees that its values are ternary. */
 static void check_set(const char *const *names, int n_names)
 {
     float *first = NULL;
@@ -214,7 +214,8 @@ static void check_set(const char *const *names, int n_names)
         struct oracle o;
         oracle_open(&o, names[i]);
         float *logits = check_oracle(&o, ROUNDS_INT8, true);
-        expect_row_int8(&o, logits);
+        if (!first || oracle_row(&o, "row_int8", 0))
+            expect_row_int8(&o, logits);
         if (first)
             expect_same_bits(logits, first, o.n_tokens, o.model.config.n_vocab, names[i]);
         oracle_close(&o);
@@ -231,9 +232,9 @@ static void test_ternary_types(void **state)
     (void)state;
     NEED_ORACLE();
     static const char *const names256[] = {"tern256-i2_s", "tern256-q2_0-g128", "tern256-q2_0-g64",
-                                           "tern256-tq2_0"};
+                                           "tern256-tq2_0", "tern256-f16"};
     static const char *const names512[] = {"tern512-iq1_bn", "tern512-iq2_bn", "tern512-tq2_0"};
-    check_set(names256, 4);
+    check_set(names256, 5);
     check_set(names512, 3);
 }
 

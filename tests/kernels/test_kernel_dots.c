@@ -171,7 +171,7 @@ static int packings_of(const struct tensor *t, enum packing packings[2], int *gr
     packings[1] = PACKING_trits5;
     if (f->is_ternary)
         return has_code3(t) ? 1 : 2;
-    packings[0] = packing_choose(t, false, NULL).packing;
+    packings[0] = packing_of_format(t->format).packing;
     *group = packing_group(packings[0]);
     return packings[0] != PACKING_none;
 }
