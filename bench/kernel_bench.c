@@ -255,7 +255,7 @@ static int list_all(void)
 }
 
 /* What the table measures. one_core: many tokens, else all cores and from memory. */
-enum { T4, T4_128, T5, T5_128, Q4_0, Q6_K, Q8_0, T4_2, T4_4, T4_AVX2, ATTENTION, MANY };
+enum { T4, T4_128, T5, T5_128, Q4_0, Q6_K, Q8_0, Q4_K, Q5_K, T4_2, T4_4, T4_AVX2, ATTENTION, MANY };
 
 static const struct {
     enum op op;
@@ -271,6 +271,8 @@ static const struct {
     [Q4_0] = {OP_matmul, PACKING_q4_0, 32, 1, N_ISAS, false},
     [Q6_K] = {OP_matmul, PACKING_q6_k, 256, 1, N_ISAS, false},
     [Q8_0] = {OP_matmul, PACKING_q8_0, 32, 1, N_ISAS, false},
+    [Q4_K] = {OP_matmul, PACKING_q4_k, 256, 1, N_ISAS, false},
+    [Q5_K] = {OP_matmul, PACKING_q5_k, 256, 1, N_ISAS, false},
     [T4_2] = {OP_matmul, PACKING_trits4, 0, 2, N_ISAS, false},
     [T4_4] = {OP_matmul, PACKING_trits4, 0, 4, N_ISAS, false},
     [T4_AVX2] = {OP_matmul, PACKING_trits4, 0, 1, ISA_avx2, false},
@@ -285,6 +287,10 @@ static const struct {
     {OP_matmul, PACKING_q8_0, 32, 512, N_ISAS, true},
     {OP_matmul, PACKING_q6_k, 256, 256, N_ISAS, true},
     {OP_matmul, PACKING_q6_k, 256, 512, N_ISAS, true},
+    {OP_matmul, PACKING_q4_k, 256, 256, N_ISAS, true},
+    {OP_matmul, PACKING_q4_k, 256, 512, N_ISAS, true},
+    {OP_matmul, PACKING_q5_k, 256, 256, N_ISAS, true},
+    {OP_matmul, PACKING_q5_k, 256, 512, N_ISAS, true},
 };
 enum { N_WANTED = sizeof wanted / sizeof wanted[0] };
 
@@ -303,6 +309,8 @@ static const struct {
     {"matvec Q4_0: of read bandwidth", OF_READ, Q4_0, 0, 0.94},
     {"matvec Q6_K: of read bandwidth", OF_READ, Q6_K, 0, 0.94},
     {"matvec Q8_0: of read bandwidth", OF_READ, Q8_0, 0, 0.94},
+    {"matvec Q4_K: of read bandwidth", OF_READ, Q4_K, 0, 0.94},
+    {"matvec Q5_K: of read bandwidth", OF_READ, Q5_K, 0, 0.94},
     {"trits5 over trits4, weights/s, one scale per row", OVER, T5, T4, 1.18},
     {"trits5 over trits4, weights/s, per 128", OVER, T5_128, T4_128, 1.18},
     {"trits4, 2 tokens over 1, weights/s", OVER, T4_2, T4, 0.95},
@@ -317,6 +325,10 @@ static const struct {
     {"matmul Q8_0, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 7, 0, 0.68},
     {"matmul Q6_K, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 8, 0, 0.68},
     {"matmul Q6_K, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 9, 0, 0.68},
+    {"matmul Q4_K, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 10, 0, 0.60},
+    {"matmul Q4_K, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 11, 0, 0.60},
+    {"matmul Q5_K, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 12, 0, 0.60},
+    {"matmul Q5_K, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 13, 0, 0.60},
     {"matvec trits4, AVX2: of read bandwidth", OF_READ, T4_AVX2, 0, 0.85},
     {"attention, f16 KV, 4096 positions, 4 heads per KV head: of read", OF_READ, ATTENTION, 0,
      0.80},

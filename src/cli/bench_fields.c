@@ -93,7 +93,7 @@ static void put_choices(json_t *fields, const struct bench_run *run, const struc
     put_integer(fields, "n_seq", r->test.n_seq);
     put_integer(fields, "n_nodes", plan->layout->n_nodes);
     put_text(fields, "dataflow", o->dataflow == DATAFLOW_ROW ? "row" : "column");
-    static const char *const heads[] = {"keep", "q8_0", "q6_k", "q4_0"};
+    static const char *const heads[] = {"keep", "q8_0", "q6_k", "q4_k", "q4_0"};
     put_text(fields, "isa", isa_name(o->isa));
     put_text(fields, "head", heads[o->head]);
     static const char *const act_scales[] = {"node", "token", "group"};

@@ -16,7 +16,7 @@
 struct synth_options {
     const char *shape, *arch, *type, *embedding_type, *output_type, *out;
     int64_t seed, n_layers;
-    bool is_small_vocab;
+    bool is_small_vocab, has_biases;
 };
 
 #define SYNTH(field) offsetof(struct synth_options, field)
@@ -33,6 +33,8 @@ static const struct option options[] = {
     {"--arch", "NAME", NULL,
      "another architecture than the shape's: llama, bitnet, bitnet-b1.58, bitnet-25, qwen2, qwen3",
      OPT_TEXT, SYNTH(arch), 0, 0},
+    {"--biases", NULL, NULL, "biases wherever the architecture may have them (qwen2: always)",
+     OPT_FLAG, SYNTH(has_biases), 0, 0},
     {"--type", "T", NULL, "type of the projections: TQ2_0, IQ2_BN, I2_S, Q4_0, Q4_K, F16, ...",
      OPT_TEXT, SYNTH(type), 0, 0},
     {"--embedding-type", "T", NULL,
@@ -222,7 +224,7 @@ static enum status list_tensors(struct synth *s, struct error *err)
     if (!s->tensors)
         return fail_memory(err, s->options->out, most * sizeof *s->tensors);
     set_config(s);
-    s->has_biases = !strcmp(s->arch->name, "qwen2");
+    s->has_biases = s->options->has_biases || strcmp(s->arch->name, "qwen2") == 0;
     for (const struct tensor_rule *r = s->arch->layer_rules; r->name; r++)
         s->has_sub_norms |= !strcmp(r->name, "ffn_sub_norm");
     s->is_tied = true;

@@ -36,7 +36,7 @@ struct engine_choice {
          NULL,     "use no instruction set above: scalar, avx2, avx512, avx512vbmi",               \
          OPT_TEXT, ENGINE_AT(base, isa),                                                           \
          0,        0},                                                                             \
-        ENGINE_WORD(base, "--head", "keep|q8_0|q6_k|q4_0", "keep",                                 \
+        ENGINE_WORD(base, "--head", "keep|q8_0|q6_k|q4_k|q4_0", "keep",                            \
                     "type that the output matrix is converted to at load", head),                  \
         {"--no-pin", NULL,                                                                         \
          NULL,       "let the system move threads between CPUs",                                   \

@@ -67,9 +67,11 @@ static void build_reduce(struct builder *b, int layer, enum narrow which, const 
     }
     struct part part = part_reduce(b, sums, n, &b->buffers[b->node].residual);
     part.job.reduce.is_add = true;
-    if (narrow_gain(b, layer, which))
+    if (narrow_gain(b, layer, which)) {
         part.job.reduce.token_scale =
             build_norm_factor(b, layer, &b->shared->squares[which], narrow_cols(b, which));
+        part.job.reduce.bias = any->bias; /* the factor must not be multiplied into it */
+    }
     if (any->row_scale) {
         part.job.reduce.is_int = true;
         part.job.reduce.row_scale = any->row_scale;
@@ -101,12 +103,13 @@ static void build_narrow(struct builder *b, int layer, enum narrow which, struct
         part.job.matmul.out_int = (int32_t *)sums->x;
     }
     struct step *step = builder_step(b, kind, layer, SYNC_GLOBAL, 2);
-    step_add(step, &part);
     if (narrow_gain(b, layer, which)) {
+        part.job.matmul.bias = NULL; /* added after the sums are scaled */
         struct part squares =
             part_squares(b, &in.rows, &b->shared->squares[which], w->col0 / SQUARES_BLOCK);
         step_add(step, &squares);
     }
+    step_add(step, &part);
     build_reduce(b, layer, which, in.peaks);
 }
 

@@ -37,6 +37,7 @@ enum row_scatter { ROW_SCATTER_DIRECT, ROW_SCATTER_COPY };
     X(KEEP, N_FORMATS, none)                                                                       \
     X(Q8_0, FORMAT_Q8_0, q8_0)                                                                     \
     X(Q6_K, FORMAT_Q6_K, q6_k)                                                                     \
+    X(Q4_K, FORMAT_Q4_K, q4_k)                                                                     \
     X(Q4_0, FORMAT_Q4_0, q4_0)
 #define HEAD_TYPE_ENUM(name, format, packing) HEAD_##name,
 enum head_type { HEAD_TYPE_LIST(HEAD_TYPE_ENUM) N_HEAD_TYPES };

@@ -134,7 +134,7 @@ static int units_of(const struct step *step, enum extent extent)
 }
 
 /* Units of all nodes, from the list of each node's first thread. All parts of a step that do not
- * follow the rows of a matrix have the same extent and a grain of 1. */
+ * follow the rows of a matrix have the same extent, and a grain of 1 or `per`. */
 static void sum_units(struct plan *plan, enum program_kind kind)
 {
     struct program *first = plan->programs[kind];

@@ -139,6 +139,9 @@ static void build_head_norms(struct builder *b, int layer, const struct rows *q,
         }
         struct part part = {.job = {.rope = job}, .extent = EXTENT_TOKENS, .grain = 1};
         part.per = job.n_heads;
+        /* whole tokens where heads would be more units than a thread can count */
+        if (b->kind == PROGRAM_MANY || job.n_heads > 1024)
+            part.grain = job.n_heads;
         part.run = builder_kernel(b, OP_rope, PACKING_none);
         step_add(step, &part);
     }

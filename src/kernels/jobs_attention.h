@@ -19,7 +19,7 @@ struct kv_page_layout {
 };
 struct kv_page_layout kv_page_layout(enum kv_format format, int n_heads, int head_dim);
 
-/* Writes keys and values of tokens into pages (q8_0, or heads that were normed after the matmul).
+/* Writes keys and values of tokens into pages (q8_0; f16 rows are stored where they are made).
  * q8_0 is quantised as quantize_job in groups of 32, the scale then rounded to f16.
  * ranges  tokens */
 struct kv_store_job {

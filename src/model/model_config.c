@@ -154,8 +154,14 @@ static enum status read_rope(struct model_config *c, const struct gguf_file *fil
     int original = c->n_ctx_train;
     TRY(optional(c, file, "rope.scaling.original_context_length", MAX_CTX, &original, err));
     rope->original_ctx = original;
-    return gguf_optional_number(file, key_of(c, "rope.scaling.attn_factor").name,
-                                &rope->attn_factor, err);
+    TRY(gguf_optional_number(file, key_of(c, "rope.scaling.attn_factor").name, &rope->attn_factor,
+                             err));
+    if (!(rope->attn_factor > 0 && rope->attn_factor < 1e6))
+        return fail(err, STATUS_FORMAT,
+                    "%s: key '%s.rope.scaling.attn_factor' is %g, expected above 0; "
+                    "convert the model again",
+                    file_name(file), c->arch->name, rope->attn_factor);
+    return STATUS_OK;
 }
 
 /* As `hidden_act` spells them. */

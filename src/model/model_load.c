@@ -110,6 +110,8 @@ static enum status bind_tensor(struct binding *b, const char *prefix,
     snprintf(base, sizeof base, "%s%s", prefix, rule->name);
     snprintf(name, sizeof name, "%s.weight", base);
     const struct gguf_tensor *t = take(b, name);
+    if (rule->presence == LEFTOVER)
+        take(b, base); /* some of these have no ".weight" */
     if (rule->presence == LEFTOVER || (!t && rule->presence == OPTIONAL))
         return STATUS_OK;
     if (!t)

@@ -16,7 +16,7 @@ struct reference {
     float *keys, *values;   /* (n_layer, n_ctx, n_head_kv * head_dim) */
     float *cosines, *sines; /* (batch, n_rot / 2) */
     float *residual;        /* (batch, n_embd) */
-    float *normed;          /* (batch, max(n_embd, q width)) */
+    float *normed;          /* (batch, n_embd) */
     float *q, *attended;    /* (batch, n_head * head_dim) */
     float *k, *v;           /* (batch, n_head_kv * head_dim) */
     float *gate, *up;       /* (batch, n_ff) */

@@ -16,8 +16,7 @@ enum { BLOCK = 256, N_STEPS = 4 }; /* scales tried to each side */
 
 static int clamp_code(float x, int low, int high)
 {
-    int code = (int)rintf(x);
-    return code < low ? low : code > high ? high : code;
+    return (int)rintf(fmaxf((float)low, fminf((float)high, x))); /* NaN becomes high */
 }
 
 /* x ~ scale * code, low <= code <= high, -low > high */
@@ -63,12 +62,14 @@ static struct affine solve(float n, float sum_x, float sum_q, float xq, float qq
 
 static struct affine fit_affine(const float *x, int n, int high)
 {
-    float lowest = 0, highest = 0, best_error = INFINITY;
+    float lowest = 0, highest = x[0], best_error = 0;
     for (int i = 0; i < n; i++) {
         lowest = fminf(lowest, x[i]);
         highest = fmaxf(highest, x[i]);
     }
     struct affine best = {0, -lowest};
+    for (int i = 0; i < n; i++)
+        best_error += (x[i] - lowest) * (x[i] - lowest);
     for (int k = -N_STEPS; highest > lowest && k <= N_STEPS; k++) {
         float inverse = ((float)high + STEP * (float)k) / (highest - lowest);
         float sum_x = 0, sum_q = 0, xq = 0, qq = 0, error = 0;

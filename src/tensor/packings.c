@@ -18,6 +18,12 @@ const char *packing_name(enum packing packing)
     return names[packing];
 }
 
+/* Sub-scales and minimums in 6 bits. */
+static bool is_k_min(enum packing packing)
+{
+    return packing == PACKING_q4_k || packing == PACKING_q5_k;
+}
+
 struct packing_needs packing_needs(enum packing packing, int group)
 {
     if (packing_is_trits(packing))
@@ -26,14 +32,17 @@ struct packing_needs packing_needs(enum packing packing, int group)
         return (struct packing_needs){false, 32, 32};
     if (packing == PACKING_q6_k)
         return (struct packing_needs){false, 256, 16};
+    if (is_k_min(packing))
+        return (struct packing_needs){false, 256, 32};
     return (struct packing_needs){true, 0, 0};
 }
 
 int packed_step_inputs(enum packing packing)
 {
     static const int inputs[N_PACKINGS] = {
-        [PACKING_trits4] = 16, [PACKING_trits5] = 20, [PACKING_q4_0] = 8, [PACKING_q8_0] = 4,
-        [PACKING_q6_k] = 16,   [PACKING_f16] = 2,     [PACKING_bf16] = 2, [PACKING_f32] = 1,
+        [PACKING_trits4] = 16, [PACKING_trits5] = 20, [PACKING_q4_0] = 8,  [PACKING_q8_0] = 4,
+        [PACKING_q6_k] = 16,   [PACKING_q4_k] = 8,    [PACKING_q5_k] = 32, [PACKING_f16] = 2,
+        [PACKING_bf16] = 2,    [PACKING_f32] = 1,
     };
     assert(packing > PACKING_none && packing < N_PACKINGS);
     return inputs[packing];
@@ -45,7 +54,7 @@ int packed_unit_inputs(enum packing packing, int group)
         return group == 0 ? 0 : packing == PACKING_trits4 ? 2 * group : 1280;
     if (packing == PACKING_q4_0 || packing == PACKING_q8_0)
         return 64;
-    return packing == PACKING_q6_k ? 512 : 0;
+    return packing == PACKING_q6_k ? 512 : is_k_min(packing) ? 256 : 0;
 }
 
 int packed_unit_header(enum packing packing, int group)
@@ -54,12 +63,16 @@ int packed_unit_header(enum packing packing, int group)
         return (1280 / group * 2 * TILE_ROWS + 63) / 64 * 64;
     if (packing_is_trits(packing) || packing == PACKING_q4_0 || packing == PACKING_q8_0)
         return 64;
-    return packing == PACKING_q6_k ? 64 + 2 * 16 * TILE_ROWS : 0;
+    if (packing == PACKING_q6_k)
+        return 64 + 2 * 16 * TILE_ROWS;
+    return is_k_min(packing) ? PACKED_K_LINES_AT + 12 * TILE_ROWS : 0;
 }
 
 static int step_bytes(enum packing packing)
 {
-    return packing == PACKING_q6_k ? 3 * STEP_BYTES : STEP_BYTES;
+    return packing == PACKING_q6_k   ? 3 * STEP_BYTES
+           : packing == PACKING_q5_k ? 5 * STEP_BYTES
+                                     : STEP_BYTES;
 }
 
 uint64_t packed_tile_bytes(enum packing packing, int group, int64_t n_cols)
@@ -239,6 +252,7 @@ struct packing_choice packing_of_format(enum format_id format)
     static const enum packing packings[N_FORMATS] = {
         [FORMAT_F32] = PACKING_f32,   [FORMAT_F16] = PACKING_f16,   [FORMAT_BF16] = PACKING_bf16,
         [FORMAT_Q4_0] = PACKING_q4_0, [FORMAT_Q8_0] = PACKING_q8_0, [FORMAT_Q6_K] = PACKING_q6_k,
+        [FORMAT_Q4_K] = PACKING_q4_k, [FORMAT_Q5_K] = PACKING_q5_k,
     };
     return (struct packing_choice){packings[format], packing_group(packings[format]), false, false};
 }
@@ -271,7 +285,7 @@ struct packing_choice packing_choose(const struct tensor *t, bool allow_trits5, 
 
 int packing_group(enum packing packing)
 {
-    return packing == PACKING_q6_k                              ? 256
+    return packing == PACKING_q6_k || is_k_min(packing)         ? 256
            : packing == PACKING_q4_0 || packing == PACKING_q8_0 ? 32
                                                                 : 0;
 }
@@ -324,6 +338,29 @@ static float q6_k_value(const struct place *p)
     return d * (float)scale * (float)((low | high << 4) - 32);
 }
 
+void packed_k_scales(const uint8_t *unit, int r, int i, int *scale, int *min)
+{
+    const uint8_t *first = unit + PACKED_K_LINES_AT + 4 * r + i % 4;
+    int scales = first[0], mins = first[STEP_BYTES], rest = first[2 * STEP_BYTES];
+    *scale = i < 4 ? scales & 63 : (rest & 15) | scales >> 6 << 4;
+    *min = i < 4 ? mins & 63 : rest >> 4 | mins >> 6 << 4;
+}
+
+static float k_min_value(const struct packed *w, const struct place *p)
+{
+    int scale, min, code;
+    packed_k_scales(p->unit, p->row, p->in_unit / 32, &scale, &min);
+    if (w->packing == PACKING_q4_k) {
+        code = field_at(p, p->step, p->in_step, 4);
+    } else {
+        code = field_at(p, p->step + p->in_step / 8 * STEP_BYTES, p->in_step % 8, 4);
+        code |= field_at(p, p->step + 4 * STEP_BYTES, p->in_step, 1) << 4;
+    }
+    float step = half_at(p->unit, p->row) * (float)scale;
+    float low = half_at(p->unit, TILE_ROWS + p->row) * (float)min;
+    return step * (float)code - low;
+}
+
 static float value_at(const struct packed *w, const struct place *p)
 {
     int half = p->in_step * TILE_ROWS + p->row; /* f16, bf16 */
@@ -338,6 +375,8 @@ static float value_at(const struct packed *w, const struct place *p)
         scale = half_at(p->unit, p->in_unit / 32 * TILE_ROWS + p->row);
         return (float)(field_at(p, p->step, p->in_step, 8) - 128) * scale;
     case PACKING_q6_k: return q6_k_value(p);
+    case PACKING_q4_k:
+    case PACKING_q5_k: return k_min_value(w, p);
     case PACKING_f16: return half_at(p->step, half);
     case PACKING_bf16: return bf16_to_f32(load_u16(p->step + 2 * half));
     default: return load_f32(p->step + 4 * p->row);

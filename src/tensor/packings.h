@@ -13,6 +13,8 @@
  *   q4_0      2 fields of 4     8: quad f         32                     2 groups
  *   q8_0      1 of 8            4                 32                     2 groups
  *   q6_k      see below         16 in 3 steps     256 (d), 16 (int8)     2 blocks of 256
+ *   q4_k      2 fields of 4     8: quad f         256 (d, dmin), 32      a block of 256
+ *   q5_k      see below         32 in 5 steps     256 (d, dmin), 32      a block of 256
  *   f16,bf16  one half a row    2                 -                      -
  *   f32       one f32 a row     1                 -                      -
  *
@@ -27,6 +29,11 @@
  * scales (512 bytes; group major), then 2 x 16 x 3 steps. f16 and bf16: 32 bytes of each of two
  * inputs.
  *
+ * q4_k and q5_k hold the codes and the 12 bytes of 6-bit scales and minimums of their formats (value
+ * = d * scale * code - dmin * minimum; see packed_k_scales). A unit: 16 f16 d, 16 f16 dmin, the 12
+ * bytes as three lines of which line i has bytes 4i..4i+3 of row r at 4r, then 8 groups of 32 inputs:
+ * four steps of low nibbles (as q4_0) and, for q5_k, one of fifth bits (bit f of a byte: quad f).
+ *
  * Rows beyond the last are zeros: the code of value 0 and scale 0 (so are trits whose scale is 0).
  * Inputs beyond the last are code 0 in all rows, and their activations are 0, so that they add
  * nothing.
@@ -36,7 +43,8 @@
 
 #include "tensor/ternary.h"
 
-#define PACKING_LIST(X)    X(trits4) X(trits5) X(q4_0) X(q8_0) X(q6_k) X(f16) X(bf16) X(f32)
+#define PACKING_LIST(X)                                                                            \
+    X(trits4) X(trits5) X(q4_0) X(q8_0) X(q6_k) X(q4_k) X(q5_k) X(f16) X(bf16) X(f32)
 
 #define PACKING_ENUM(name) PACKING_##name,
 enum packing { PACKING_none, PACKING_LIST(PACKING_ENUM) N_PACKINGS };
@@ -77,11 +85,16 @@ uint64_t packed_tile_bytes(enum packing packing, int group, int64_t n_cols);
 uint64_t packed_bytes(enum packing packing, int group, int64_t n_rows, int64_t n_cols);
 int packed_unit_inputs(enum packing packing, int group); /* 0: the whole row is one unit */
 int packed_unit_header(enum packing packing, int group); /* bytes before a unit's steps */
-int packed_step_inputs(enum packing packing); /* inputs of 64 bytes of codes; q6_k: of 192 */
+int packed_step_inputs(
+    enum packing packing); /* inputs of 64 bytes of codes; q6_k: 192, q5_k: 320 */
 
 /* 5 trits t[0..4] (0..2) as the byte of trits5: v = t0 + 3 t1 + 9 t2 + 27 t3; v < 64: t4 << 6 | v,
  * else 192 | (17 t4 + v - 64). */
 uint8_t trits5_code(const uint8_t t[5]);
+
+/* The 6-bit scale and minimum of group i (0..7) of row r from the lines of a unit of q4_k or q5_k. */
+void packed_k_scales(const uint8_t *unit, int r, int i, int *scale, int *min);
+#define PACKED_K_LINES_AT 64 /* in a unit */
 
 /* How a tensor is best packed. */
 struct packing_choice {

@@ -45,7 +45,7 @@ static inline void open_tiny_arch(struct model *model, const char *arch, const c
 {
     char name[64], options[96];
     snprintf(name, sizeof name, "tiny-%s-%s", arch, type);
-    snprintf(options, sizeof options, "--shape tiny --arch %s --type %s", arch, type);
+    snprintf(options, sizeof options, "--shape tiny --arch %s --type %s --biases", arch, type);
     open_synth(model, name, options);
 }
 

@@ -57,14 +57,17 @@ static void test_conversions(void **state)
     static const struct {
         enum head_type head;
         enum format_id format;
-    } heads[] = {{HEAD_Q8_0, FORMAT_Q8_0}, {HEAD_Q6_K, FORMAT_Q6_K}, {HEAD_Q4_0, FORMAT_Q4_0}};
+    } heads[] = {{HEAD_Q8_0, FORMAT_Q8_0},
+                 {HEAD_Q6_K, FORMAT_Q6_K},
+                 {HEAD_Q4_K, FORMAT_Q4_K},
+                 {HEAD_Q4_0, FORMAT_Q4_0}};
     struct model model;
     int32_t tokens[N_TOKENS];
     open_synth(&model, "head-f16", "--shape tiny --type TQ2_0 --output-type F16");
     fill_tokens(tokens, N_TOKENS, model.config.n_vocab, 9);
     struct engine_options options = {.isa = cpu_best_isa(), .n_threads = 3, .n_nodes = 2};
     float *kept = run_engine(&model, options, tokens, N_TOKENS, N_TOKENS);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         struct model converted;
         const char *path = scratch_path("head-converted.gguf");
         write_converted(&model.file, heads[i].format, path);

@@ -122,7 +122,10 @@ struct weights {
     int n_groups;
     uint8_t *codes;    /* (n_rows, n_cols) */
     float *scales;     /* (n_rows, n_groups) */
-    int8_t *subscales; /* q6_k: (n_rows, n_cols / 16) */
+    int sub_inputs;    /* per sub-scale; 0: there are none */
+    int8_t *subscales; /* q6_k, q4_k, q5_k: (n_rows, n_cols / sub_inputs) */
+    int8_t *submins;   /* q4_k, q5_k: minimums, the same */
+    float *min_scales; /* of minimums: (n_rows, n_groups) */
     float *floats;     /* float packings: (n_rows, n_cols) */
 };
 
@@ -132,6 +135,7 @@ struct weights check_weights(struct check *c, enum packing packing, int group, i
                              int64_t n_cols, enum fill fill);
 /* Lays it out as packings.h says, element by element: no code shared with the packings. */
 void weights_pack(const struct weights *w, uint8_t *out);
+void weights_k_scales(const int8_t *scales, const int8_t *mins, uint8_t bytes[12]);
 /* As one element, without its scale. */
 int weights_value(const struct weights *w, int64_t row, int64_t col);
 struct packed check_packed(struct check *c, const struct weights *w);

@@ -22,8 +22,18 @@ static int32_t group_sum(const struct weights *w, const int8_t *q, int64_t row, 
     int64_t sum = 0;
     for (int64_t i = begin; i < end; i++)
         sum += weights_value(w, row, i) * q[i] *
-               (w->subscales ? w->subscales[(row * w->n_cols + i) / 16] : 1);
+               (w->subscales ? w->subscales[(row * w->n_cols + i) / w->sub_inputs] : 1);
     return (int32_t)sum;
+}
+
+/* What the minimums take away. */
+static int32_t min_sum(const struct weights *w, const int8_t *q, int64_t row, int64_t begin,
+                       int64_t end)
+{
+    int32_t sum = 0;
+    for (int64_t i = begin; i < end; i++)
+        sum += q[i] * w->submins[(row * w->n_cols + i) / w->sub_inputs];
+    return sum;
 }
 
 /* One row times one token: |y - y64| <= (n + 2) 2^-23 sum |terms|, n the links of the chain. */
@@ -32,7 +42,7 @@ static struct near row_times(const struct weights *w, const struct matmul_job *j
 {
     const struct activations *a = &job->a;
     double y = 0, terms = 0;
-    int64_t links = w->floats ? w->n_cols : w->n_groups;
+    int64_t links = w->floats ? w->n_cols : w->submins ? 2 * w->n_groups : w->n_groups;
     for (int64_t i = 0; w->floats && i < w->n_cols; i++) {
         double term = (double)w->floats[row * w->n_cols + i] * a->x[token * a->stride + i];
         y += term;
@@ -40,11 +50,16 @@ static struct near row_times(const struct weights *w, const struct matmul_job *j
     }
     int64_t group = w->group ? w->group : w->n_cols;
     for (int64_t g = 0; !w->floats && g < w->n_groups; g++) {
-        int32_t sum = group_sum(w, a->q + token * a->stride, row, g * group, (g + 1) * group);
-        double scale = (double)w->scales[row * w->n_groups + g] *
-                       a->scale[token * a->n_scales + (a->group ? g : 0)];
-        y += sum * scale;
-        terms += fabs(sum * scale);
+        const int8_t *q = a->q + token * a->stride;
+        double act_scale = a->scale[token * a->n_scales + (a->group ? g : 0)];
+        double term = group_sum(w, q, row, g * group, (g + 1) * group) * act_scale *
+                      w->scales[row * w->n_groups + g];
+        double low = 0;
+        if (w->submins)
+            low = min_sum(w, q, row, g * group, (g + 1) * group) * act_scale *
+                  w->min_scales[row * w->n_groups + g];
+        y += term - low;
+        terms += fabs(term) + fabs(low);
     }
     double bound = (double)(links + 2) * 0x1p-23 * terms + 1e-44;
     if (job->row_scale) {
@@ -240,7 +255,7 @@ static void matmul_once(struct check *c, const struct matmul_shape *s)
 }
 
 /* Input counts at the edges of steps, groups and units. */
-static int edge_cols(enum packing packing, int group, int64_t cols[16])
+static int edge_cols(int group, int64_t cols[16])
 {
     static const int free_of_groups[] = {1,  2,  4,  15, 16,  17,  20,  21,
                                          63, 64, 65, 96, 127, 128, 300, 644};
@@ -249,7 +264,7 @@ static int edge_cols(enum packing packing, int group, int64_t cols[16])
     if (!group)
         for (; n < 16; n++)
             cols[n] = free_of_groups[n];
-    int most = packing == PACKING_q6_k || group == 256 ? 11 : 41;
+    int most = group == 256 ? 11 : 41;
     for (size_t i = 0; group && i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i] <= most)
             cols[n++] = groups[i] * group;
@@ -298,7 +313,7 @@ void check_matmul(struct check *c)
     int groups[4], n_groups = check_groups(c->row->packing, groups);
     for (int g = 0; g < n_groups && !c->failed; g++) {
         int64_t cols[16];
-        int n = edge_cols(c->row->packing, groups[g], cols);
+        int n = edge_cols(groups[g], cols);
         bool has_partial = is_trits(c->row->packing) && !groups[g];
         int n_epilogues = has_partial ? EPILOGUE_PARTIAL + 1 : EPILOGUE_PARTIAL;
         int next = 0;

@@ -15,7 +15,8 @@ static int formats_of(enum packing packing, enum format_id formats[16])
                                            FORMAT_I2_S,      FORMAT_I2_S_4ROW, FORMAT_I2_S_ARM};
     static const enum format_id others[N_PACKINGS] = {
         [PACKING_q4_0] = FORMAT_Q4_0, [PACKING_q8_0] = FORMAT_Q8_0, [PACKING_q6_k] = FORMAT_Q6_K,
-        [PACKING_f16] = FORMAT_F16,   [PACKING_bf16] = FORMAT_BF16, [PACKING_f32] = FORMAT_F32};
+        [PACKING_q4_k] = FORMAT_Q4_K, [PACKING_q5_k] = FORMAT_Q5_K, [PACKING_f16] = FORMAT_F16,
+        [PACKING_bf16] = FORMAT_BF16, [PACKING_f32] = FORMAT_F32};
     if (packing == PACKING_trits4 || packing == PACKING_trits5) {
         memcpy(formats, trits, sizeof trits);
         return sizeof trits / sizeof trits[0];
@@ -31,10 +32,32 @@ struct source {
     struct weights w;
 };
 
+/* A block of Q4_K or, with 32 bytes of fifth bits before the nibbles, Q5_K. */
+static void put_k_block(const struct weights *w, int64_t row, int64_t col, uint8_t *out)
+{
+    const uint8_t *codes = w->codes + row * w->n_cols + col;
+    int64_t group = row * w->n_groups + col / 256, sub = (row * w->n_cols + col) / 32;
+    bool has_fifth = w->packing == PACKING_q5_k;
+    uint8_t *low = out + (has_fifth ? 48 : 16);
+    store_u16(out, f32_to_f16(w->scales[group]));
+    store_u16(out + 2, f32_to_f16(w->min_scales[group]));
+    weights_k_scales(w->subscales + sub, w->submins + sub, out + 4);
+    memset(out + 16, 0, has_fifth ? 160 : 128);
+    for (int i = 0; i < 256; i++) {
+        low[i / 64 * 32 + i % 32] |= (uint8_t)((codes[i] & 15) << i / 32 % 2 * 4);
+        if (has_fifth)
+            out[16 + i % 32] |= (uint8_t)(codes[i] >> 4 << i / 32);
+    }
+}
+
 static void put_block(const struct weights *w, int64_t row, int64_t col, uint8_t *out)
 {
     const uint8_t *codes = w->codes + row * w->n_cols + col;
     uint16_t d = f32_to_f16(w->scales[row * w->n_groups + col / w->group]);
+    if (w->submins) {
+        put_k_block(w, row, col, out);
+        return;
+    }
     if (w->packing == PACKING_q6_k) {
         memset(out, 0, 192);
         for (int i = 0; i < 256; i++) {
@@ -157,9 +180,16 @@ static void expect_row(const struct weights *from, int64_t from_row, int64_t col
         if (scale != 0)
             to->scales[row * to->n_groups + i / group] = scale;
     }
-    for (int64_t i = 0; to->subscales && i < to->n_cols / 16; i++)
-        to->subscales[row * to->n_cols / 16 + i] =
-            from->subscales[(from_row * from->n_cols + col0) / 16 + i];
+    int64_t n_subs = to->subscales ? to->n_cols / to->sub_inputs : 0;
+    for (int64_t i = 0; i < n_subs; i++) {
+        int64_t at = (from_row * from->n_cols + col0) / from->sub_inputs + i;
+        to->subscales[row * n_subs + i] = from->subscales[at];
+        if (to->submins)
+            to->submins[row * n_subs + i] = from->submins[at];
+    }
+    for (int64_t i = 0; to->submins && i < to->n_groups; i++)
+        to->min_scales[row * to->n_groups + i] =
+            from->min_scales[from_row * from->n_groups + col0 / 256 + i];
 }
 
 struct pack_case {

@@ -13,9 +13,8 @@ int check_groups(enum packing packing, int groups[4])
         memcpy(groups, of_trits, sizeof of_trits);
         return 4;
     }
-    groups[0] = packing == PACKING_q4_0 || packing == PACKING_q8_0 ? 32
-                : packing == PACKING_q6_k                          ? 256
-                                                                   : 0;
+    bool is_k = packing == PACKING_q4_k || packing == PACKING_q5_k || packing == PACKING_q6_k;
+    groups[0] = packing == PACKING_q4_0 || packing == PACKING_q8_0 ? 32 : is_k ? 256 : 0;
     return 1;
 }
 
@@ -25,14 +24,23 @@ static int n_codes(enum packing packing)
     switch (packing) {
     case PACKING_trits4: return 4;
     case PACKING_trits5: return 3;
+    case PACKING_q4_k:
     case PACKING_q4_0: return 16;
+    case PACKING_q5_k: return 32;
     case PACKING_q8_0: return 256;
     default: return 64;
     }
 }
 
+static bool has_min(enum packing packing)
+{
+    return packing == PACKING_q4_k || packing == PACKING_q5_k;
+}
+
 static int zero_code(enum packing packing)
 {
+    if (has_min(packing))
+        return 0;
     return packing == PACKING_trits4 || packing == PACKING_trits5 ? 1 : n_codes(packing) / 2;
 }
 
@@ -48,7 +56,7 @@ static uint8_t random_code(struct check *c, enum packing packing, enum fill fill
     case FILL_ZERO: return (uint8_t)zero;
     case FILL_MIN: return 0;
     case FILL_MAX: return (uint8_t)(n_codes(packing) - 1);
-    case FILL_ONES: return (uint8_t)(zero + (check_below(c, 2) ? 1 : -1));
+    case FILL_ONES: return (uint8_t)(zero + (has_min(packing) || check_below(c, 2) ? 1 : -1));
     default: return (uint8_t)check_below(c, n_codes(packing));
     }
 }
@@ -63,6 +71,26 @@ static float rounded_to(enum packing packing, float value)
 static bool is_float(enum packing packing)
 {
     return packing == PACKING_f32 || packing == PACKING_f16 || packing == PACKING_bf16;
+}
+
+static void set_subscales(struct check *c, struct weights *w, enum fill fill)
+{
+    w->sub_inputs = has_min(w->packing) ? 32 : 16;
+    size_t n = (size_t)(w->n_rows * w->n_cols / w->sub_inputs);
+    w->subscales = check_memory(c, n, 1);
+    for (size_t i = 0; i < n && !has_min(w->packing); i++)
+        w->subscales[i] = fill == FILL_MIN ? -128 : check_int8(c, fill);
+    if (!has_min(w->packing))
+        return;
+    w->submins = check_memory(c, n, 1);
+    for (size_t i = 0; i < n; i++) {
+        w->subscales[i] = (int8_t)(fill == FILL_MAX ? 63 : check_below(c, 64));
+        w->submins[i] = (int8_t)(fill == FILL_MAX ? 63 : check_below(c, 64));
+    }
+    n = (size_t)(w->n_rows * w->n_groups);
+    w->min_scales = check_memory(c, n, sizeof *w->min_scales);
+    for (size_t i = 0; i < n; i++)
+        w->min_scales[i] = f16_to_f32(f32_to_f16(check_float(c, FILL_RANDOM) * 0.1f));
 }
 
 struct weights check_weights(struct check *c, enum packing packing, int group, int64_t n_rows,
@@ -86,11 +114,8 @@ struct weights check_weights(struct check *c, enum packing packing, int group, i
         float scale = check_float(c, FILL_RANDOM) * 0.1f;
         w.scales[i] = group ? f16_to_f32(f32_to_f16(scale)) : scale;
     }
-    if (packing == PACKING_q6_k) {
-        w.subscales = check_memory(c, n / 16, 1);
-        for (size_t i = 0; i < n / 16; i++)
-            w.subscales[i] = fill == FILL_MIN ? -128 : check_int8(c, fill);
-    }
+    if (packing == PACKING_q6_k || has_min(packing))
+        set_subscales(c, &w, fill);
     return w;
 }
 
@@ -117,6 +142,7 @@ static uint8_t step_byte(const struct weights *w, int64_t row, int64_t col, int6
         for (int f = 0; f < 5; f++)
             trits[f] = (uint8_t)code_at(w, row, col + 4 * f, end);
         return trits5_code(trits);
+    case PACKING_q4_k:
     case PACKING_q4_0:
         return (uint8_t)(code_at(w, row, col, end) | code_at(w, row, col + 4, end) << 4);
     default: return (uint8_t)code_at(w, row, col, end);
@@ -136,6 +162,18 @@ static void put_q6_k(const struct weights *w, int64_t row, int64_t col, int64_t 
         out[128] |= (uint8_t)(code[f] >> 4 << 2 * f);
 }
 
+/* q5_k: five bytes 64 apart for 32 inputs. */
+static void put_q5_k(const struct weights *w, int64_t row, int64_t col, int64_t end, uint8_t *out)
+{
+    out[256] = 0;
+    for (int f = 0; f < 8; f++) {
+        int code = code_at(w, row, col + 4 * f, end);
+        uint8_t *low = out + f / 2 * 64;
+        *low = (uint8_t)(f % 2 ? *low | (code & 15) << 4 : code & 15);
+        out[256] |= (uint8_t)(code >> 4 << f);
+    }
+}
+
 static uint8_t *put_steps(const struct weights *w, int64_t row0, int64_t col0, int64_t col1,
                           uint8_t *out)
 {
@@ -145,11 +183,39 @@ static uint8_t *put_steps(const struct weights *w, int64_t row0, int64_t col0, i
             for (int j = 0; j < 4; j++)
                 if (w->packing == PACKING_q6_k)
                     put_q6_k(w, row0 + r, col + j, col1, out + 4 * r + j);
+                else if (w->packing == PACKING_q5_k)
+                    put_q5_k(w, row0 + r, col + j, col1, out + 4 * r + j);
                 else
                     out[4 * r + j] = step_byte(w, row0 + r, col + j, col1);
-        out += w->packing == PACKING_q6_k ? 3 * STEP_BYTES : STEP_BYTES;
+        out += w->packing == PACKING_q6_k   ? 3 * STEP_BYTES
+               : w->packing == PACKING_q5_k ? 5 * STEP_BYTES
+                                            : STEP_BYTES;
     }
     return out;
+}
+
+/* The 12 bytes of 8 scales and 8 minimums of 6 bits, as Q4_K has them: four of each whole, the rest
+ * as nibbles whose upper two bits are above the whole ones. */
+void weights_k_scales(const int8_t *scales, const int8_t *mins, uint8_t bytes[12])
+{
+    for (int i = 0; i < 4; i++) {
+        bytes[i] = (uint8_t)(scales[i] | scales[4 + i] >> 4 << 6);
+        bytes[4 + i] = (uint8_t)(mins[i] | mins[4 + i] >> 4 << 6);
+        bytes[8 + i] = (uint8_t)((scales[4 + i] & 15) | (mins[4 + i] & 15) << 4);
+    }
+}
+
+/* The second half of q4_k's and q5_k's header and the lines behind it. */
+static void put_mins(const struct weights *w, int64_t row0, int64_t col0, uint8_t *out)
+{
+    for (int r = 0; r < TILE_ROWS && row0 + r < w->n_rows; r++) {
+        int64_t row = row0 + r, sub = (row * w->n_cols + col0) / 32;
+        uint8_t bytes[12];
+        store_u16(out + 32 + 2 * r, f32_to_f16(w->min_scales[row * w->n_groups + col0 / 256]));
+        weights_k_scales(w->subscales + sub, w->submins + sub, bytes);
+        for (int i = 0; i < 3; i++)
+            memcpy(out + 64 + 64 * i + 4 * r, bytes + 4 * i, 4);
+    }
 }
 
 /* The scales of the groups of one unit. */
@@ -162,6 +228,8 @@ static uint8_t *put_header(const struct weights *w, int64_t row0, int64_t col0, 
         for (int r = 0; r < TILE_ROWS && row0 + r < w->n_rows; r++)
             store_u16(out + 32 * ((col - col0) / w->group) + 2 * r,
                       f32_to_f16(w->scales[(row0 + r) * w->n_groups + col / w->group]));
+    if (w->submins)
+        put_mins(w, row0, col0, out);
     if (w->packing == PACKING_q6_k)
         for (int64_t col = col0; col < col1; col += 16)
             for (int r = 0; r < TILE_ROWS && row0 + r < w->n_rows; r++)

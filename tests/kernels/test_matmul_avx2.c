@@ -62,8 +62,12 @@ static void fill_tile(const struct packed *w, uint8_t *tile, uint64_t bytes)
     int header = packed_unit_header(w->packing, w->group);
     uint64_t unit_bytes =
         (uint64_t)header + (uint64_t)(unit_inputs / packed_step_inputs(w->packing)) *
-                               (w->packing == PACKING_q6_k ? 192 : 64);
+                               (w->packing == PACKING_q6_k   ? 192
+                                : w->packing == PACKING_q5_k ? 320
+                                                             : 64);
     bool is_bf16 = w->packing == PACKING_bf16;
+    bool is_k = w->packing == PACKING_q6_k || w->packing == PACKING_q4_k ||
+                w->packing == PACKING_q5_k; /* other scales are whole bytes */
     if (is_bf16 || w->packing == PACKING_f16) {
         fill_halves(tile, (int)(bytes / 2), is_bf16);
     } else if (w->packing == PACKING_f32 || !unit_inputs) {
@@ -72,7 +76,7 @@ static void fill_tile(const struct packed *w, uint8_t *tile, uint64_t bytes)
             floats[r] = small_normal();
     } else {
         for (uint64_t at = 0; at < bytes; at += unit_bytes)
-            fill_halves(tile + at, w->packing == PACKING_q6_k ? 32 : header / 2, false);
+            fill_halves(tile + at, is_k ? 32 : header / 2, false);
     }
 }
 
@@ -194,6 +198,57 @@ static void assert_same(const struct output *a, const struct output *b, const st
                  (int)trial->job.w.n_cols, trial->job.n_tokens);
 }
 
+static bool has_min(enum packing packing)
+{
+    return packing == PACKING_q4_k || packing == PACKING_q5_k;
+}
+
+/* One of the two f16 scales in all units of q4_k and q5_k becomes 0. */
+static void clear_scales(const struct packed *w, int half)
+{
+    uint64_t unit_bytes = packed_tile_bytes(w->packing, w->group, 256);
+    uint64_t bytes = packed_bytes(w->packing, w->group, w->n_rows, w->n_cols);
+    for (uint64_t at = 0; at < bytes; at += unit_bytes)
+        memset(w->data + at + 32 * half, 0, 32);
+}
+
+/* Weights as exact floats: where minimums make them a difference, part 0 is what is less the
+ * minimum, part 1 the minimum, negative. */
+static float *decode_part(const struct packed *w, int part)
+{
+    uint64_t bytes = packed_bytes(w->packing, w->group, w->n_rows, w->n_cols);
+    float *values = get((size_t)(w->n_rows * w->n_cols) * sizeof *values);
+    struct packed copy = *w;
+    copy.data = get(bytes);
+    memcpy(copy.data, w->data, bytes);
+    if (has_min(w->packing))
+        clear_scales(&copy, 1 - part);
+    packed_decode(&copy, 0, w->n_rows, values);
+    free(copy.data);
+    return values;
+}
+
+struct float64 {
+    double sum, terms, noise; /* noise: float64 rounds as well */
+};
+
+/* Adds the group terms of one row, of inputs with a scale per `group`; x: or these inputs. */
+static void add_terms(const struct activations *a, const float *x, const float *row, int token,
+                      int group, struct float64 *to)
+{
+    for (int64_t g = 0; g * group < a->n_cols; g++) {
+        double term = 0, scale = x ? 1 : (double)a->scale[token * a->n_scales + g];
+        for (int64_t i = g * group; i < (g + 1) * group; i++) {
+            int64_t at = token * a->stride + i;
+            double input = x ? (double)x[at] : (double)a->q[at] * scale;
+            term += (double)row[i] * input;
+            to->noise += fabs((double)row[i] * input) * (double)a->n_cols * 0x1p-52;
+        }
+        to->sum += term;
+        to->terms += fabs(term);
+    }
+}
+
 /* STORE without scale and bias: the sum of group terms in float64. */
 static void check_float64(const struct trial *trial, const struct output *o)
 {
@@ -202,8 +257,8 @@ static void check_float64(const struct trial *trial, const struct output *o)
     int n_cols = (int)a->n_cols;
     struct packing_needs needs = packing_needs(m->w.packing, m->w.group);
     int group = needs.is_float ? 1 : needs.act_group ? needs.act_group : n_cols;
-    float *values = get((size_t)(m->w.n_rows * n_cols) * sizeof *values);
-    packed_decode(&m->w, 0, m->w.n_rows, values);
+    int n_parts = has_min(m->w.packing) ? 2 : 1;
+    float *parts[2] = {decode_part(&m->w, 0), decode_part(&m->w, n_parts - 1)};
     for (int t = 0; t < m->n_tokens; t++)
         for (int r = 0; r < (int)m->out_stride; r++) {
             float y = o->out[t * m->out_stride + r];
@@ -211,30 +266,24 @@ static void check_float64(const struct trial *trial, const struct output *o)
                 assert_true(y == (float)(t * m->out_stride + r));
                 continue;
             }
-            double sum = 0, terms = 0, noise = 0; /* noise: float64 rounds as well */
-            for (int g = 0; g * group < n_cols; g++) {
-                double term = 0, scale = needs.is_float ? 1 : (double)a->scale[t * a->n_scales + g];
-                for (int i = g * group; i < (g + 1) * group; i++) {
-                    int64_t at = t * a->stride + i;
-                    double input = needs.is_float ? (double)a->x[at] : (double)a->q[at] * scale;
-                    term += (double)values[r * n_cols + i] * input;
-                    noise += fabs((double)values[r * n_cols + i] * input) * n_cols * 0x1p-52;
-                }
-                sum += term;
-                terms += fabs(term);
-            }
-            if (fabs((double)y - sum) > (n_cols / group + 2) * 0x1p-23 * terms + noise)
+            struct float64 want = {0, 0, 0};
+            for (int part = 0; part < n_parts; part++)
+                add_terms(a, needs.is_float ? a->x : NULL, parts[part] + (int64_t)r * n_cols, t,
+                          group, &want);
+            double bound = (n_parts * n_cols / group + 2) * 0x1p-23 * want.terms + want.noise;
+            if (fabs((double)y - want.sum) > bound)
                 fail_msg("%s, %d x %d: row %d is %g, not %g", packing_name(m->w.packing),
-                         (int)m->w.n_rows, n_cols, r, (double)y, sum);
+                         (int)m->w.n_rows, n_cols, r, (double)y, want.sum);
         }
-    free(values);
+    free(parts[0]);
+    free(parts[1]);
 }
 
 static bool is_shape(enum packing packing, int group, int n_cols)
 {
     if (packing == PACKING_q4_0 || packing == PACKING_q8_0)
         return group == 32 && n_cols % 32 == 0;
-    if (packing == PACKING_q6_k)
+    if (packing == PACKING_q6_k || packing == PACKING_q4_k || packing == PACKING_q5_k)
         return group == 256 && n_cols % 256 == 0;
     if (packing == PACKING_trits4 || packing == PACKING_trits5)
         return group != 32 && (!group || n_cols % group == 0);

@@ -103,16 +103,17 @@ static void fill_matrix(const struct packed *w, enum fill fill)
     int64_t unit = packed_unit_inputs(w->packing, w->group);
     int64_t header = packed_unit_header(w->packing, w->group);
     int64_t step = packed_step_inputs(w->packing);
-    int64_t step_bytes = w->packing == PACKING_q6_k ? 192 : 64;
+    bool is_k_min = w->packing == PACKING_q4_k || w->packing == PACKING_q5_k;
+    int64_t step_bytes = w->packing == PACKING_q6_k ? 192 : w->packing == PACKING_q5_k ? 320 : 64;
     uint8_t *at = w->data;
     for (int64_t tile = 0; tile < w->n_rows; tile += TILE_ROWS)
         for (int64_t i = 0; i < w->n_cols; i += unit ? unit : w->n_cols) {
             int64_t n = unit && w->n_cols - i > unit ? unit : w->n_cols - i;
             int64_t bytes = (n + step - 1) / step * step_bytes;
-            if (w->packing == PACKING_q6_k) {
+            if (w->packing == PACKING_q6_k || is_k_min) {
                 fill_halves(at, 32);
                 for (int64_t k = 64; k < header; k++)
-                    at[k] = (uint8_t)(fill == FILL_RANDOM ? below(256) : 128);
+                    at[k] = (uint8_t)(fill == FILL_RANDOM ? below(256) : is_k_min ? 255 : 128);
             } else if (unit) {
                 fill_halves(at, (int)header / 2);
             } else {

@@ -91,6 +91,7 @@ static void test_unused_tensor_is_refused(void **state)
     struct error err;
     assert_int_equal(try_open(&(struct fixture){.extra = "blk.1.attn_rot_embd.weight"}, &err),
                      STATUS_OK);
+    assert_int_equal(try_open(&(struct fixture){.extra = "blk.1.attn_rot_embd"}, &err), STATUS_OK);
 }
 
 static void test_duplicate_tensor(void **state)
@@ -196,6 +197,8 @@ static void test_impossible_values_are_refused(void **state)
         {"llama.rope.freq_base", 'f', 1.0f / 0.0f, NULL},
         {"llama.rope.scaling.type", 's', 0, "longrope"},
         {"llama.rope.scaling.factor", 'f', -4, NULL},
+        {"llama.rope.scaling.attn_factor", 'f', 0, NULL},
+        {"llama.rope.scaling.attn_factor", 'f', 1.0f / 0.0f, NULL},
         {"llama.expert_count", 'u', 4, NULL},
         {"prism.hadamard.version", 'u', 1, NULL},
     };

@@ -312,6 +312,29 @@ static void check_k_line(json_t *line)
     free(src);
 }
 
+/* Weights that are all negative, or alike: nothing that a scale from zero on would fit. */
+static void test_k_quants_of_odd_blocks(void **state)
+{
+    (void)state;
+    static const enum format_id formats[] = {FORMAT_Q2_K, FORMAT_Q3_K, FORMAT_Q4_K, FORMAT_Q5_K,
+                                             FORMAT_Q6_K};
+    static const float first[] = {-1, -1, 1, 1, 1e-38f, -3e37f},
+                       step[] = {0, 1e-4f, 0, 1e-4f, 0, 0};
+    for (int f = 0; f < 5; f++)
+        for (int i = 0; i < 6; i++) {
+            float x[256], sum = 0;
+            uint8_t bytes[256];
+            for (int k = 0; k < 256; k++) {
+                x[k] = first[i] + step[i] * (float)k;
+                sum += fabsf(x[k]) < 1e10f ? x[k] * x[k] : 0;
+            }
+            format_of(formats[f])->encode(x, 1, 256, bytes);
+            bool is_in_range = fabsf(first[i]) > 1e-6f && fabsf(first[i]) < 1e4f;
+            if (is_in_range && squared_error(formats[f], bytes, x, 256) > 0.02 * sum)
+                fail_msg("%s: %g + %g k is lost", format_of(formats[f])->name, first[i], step[i]);
+        }
+}
+
 static void test_k_quants(void **state)
 {
     (void)state;
@@ -331,6 +354,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_names_are_found_in_any_case),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_k_quants),
+        cmocka_unit_test(test_k_quants_of_odd_blocks),
         cmocka_unit_test(test_scales_that_are_not_finite_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

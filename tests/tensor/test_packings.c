@@ -223,6 +223,8 @@ static void test_parts_of_matrices(void **state)
     check_parts(FORMAT_F16, SCALES_SAME, PACKING_f16, 0);
     check_parts(FORMAT_BF16, SCALES_SAME, PACKING_bf16, 0);
     check_parts(FORMAT_F32, SCALES_SAME, PACKING_f32, 0);
+    check_parts(FORMAT_Q4_K, SCALES_SAME, PACKING_q4_k, 0);
+    check_parts(FORMAT_Q5_K, SCALES_SAME, PACKING_q5_k, 0);
     check_parts(FORMAT_Q4_K, SCALES_SAME, PACKING_f32, 0);
     check_parts(FORMAT_TQ1_0, SCALES_SAME, PACKING_f32, 0);
 }
@@ -400,8 +402,9 @@ static void test_other_formats_map_by_their_type(void **state)
     } known[] = {{FORMAT_F32, PACKING_f32},   {FORMAT_F16, PACKING_f16},
                  {FORMAT_BF16, PACKING_bf16}, {FORMAT_Q4_0, PACKING_q4_0},
                  {FORMAT_Q8_0, PACKING_q8_0}, {FORMAT_Q6_K, PACKING_q6_k},
-                 {FORMAT_Q4_K, PACKING_none}, {FORMAT_IQ4_NL, PACKING_none}};
-    for (int i = 0; i < 8; i++) {
+                 {FORMAT_Q4_K, PACKING_q4_k}, {FORMAT_Q5_K, PACKING_q5_k},
+                 {FORMAT_Q2_K, PACKING_none}, {FORMAT_IQ4_NL, PACKING_none}};
+    for (int i = 0; i < 10; i++) {
         struct packing_choice choice = packing_of_format(known[i].id);
         assert_int_equal(choice.packing, known[i].packing);
         assert_false(choice.has_code3);
@@ -473,6 +476,12 @@ static void test_packings_are_as_small_as_they_say(void **state)
     }
     for (int n_cols = 512; n_cols <= 20480; n_cols += n_cols < 2048 ? 512 : 256)
         check_block_sizes(PACKING_q6_k, FORMAT_Q6_K, n_cols);
+    for (int n_cols = 256; n_cols <= 20480; n_cols += 256) { /* every bit of the file, no more */
+        assert_int_equal(packed_bytes(PACKING_q4_k, 0, 64, n_cols),
+                         file_bytes(FORMAT_Q4_K, 64, n_cols));
+        assert_int_equal(packed_bytes(PACKING_q5_k, 0, 64, n_cols),
+                         file_bytes(FORMAT_Q5_K, 64, n_cols));
+    }
     for (enum packing p = PACKING_trits4; p < N_PACKINGS; p++)
         for (int n_rows = 1; n_rows < 50; n_rows++)
             assert_int_equal(packed_bytes(p, 0, n_rows, 512),
@@ -490,9 +499,10 @@ static void test_needs_follow_the_scales(void **state)
     } known[] = {{PACKING_trits4, 0, false, 0, 0},    {PACKING_trits5, 0, false, 0, 0},
                  {PACKING_trits4, 64, false, 64, 64}, {PACKING_trits5, 256, false, 256, 256},
                  {PACKING_q4_0, 0, false, 32, 32},    {PACKING_q8_0, 0, false, 32, 32},
-                 {PACKING_q6_k, 0, false, 256, 16},   {PACKING_f16, 0, true, 0, 0},
+                 {PACKING_q6_k, 0, false, 256, 16},   {PACKING_q4_k, 0, false, 256, 32},
+                 {PACKING_q5_k, 0, false, 256, 32},   {PACKING_f16, 0, true, 0, 0},
                  {PACKING_bf16, 0, true, 0, 0},       {PACKING_f32, 0, true, 0, 0}};
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 12; i++) {
         struct packing_needs needs = packing_needs(known[i].packing, known[i].group);
         assert_int_equal(needs.is_float, known[i].is_float);
         assert_int_equal(needs.act_group, known[i].act_group);

@@ -1,4 +1,4 @@
-/* Q4_0, Q8_0 and Q6_K without loss: the same codes and scales in another order. */
+/* Q4_0, Q8_0, Q4_K, Q5_K and Q6_K without loss: the same codes and scales in another order. */
 #include <string.h>
 
 #include "base/reader.h"
@@ -92,6 +92,63 @@ static void put_q6_k(const uint8_t *block, int group, int r, uint8_t *unit)
     }
 }
 
+/* Code i of Q4_K and Q5_K; 0 for a row of zeros. high: the fifth bits, or NULL. */
+static int q45_k_code(const uint8_t *codes, const uint8_t *high, int i)
+{
+    if (!codes)
+        return 0;
+    int low = codes[i / 64 * 32 + i % 32] >> 4 * (i / 32 % 2) & 15;
+    return low | (high ? (high[i % 32] >> i / 32 & 1) << 4 : 0);
+}
+
+static void put_k_header(const uint8_t *block, int r, uint8_t *unit)
+{
+    put_half(unit, 0, r, block);
+    put_half(unit, 1, r, block ? block + 2 : NULL);
+    for (int i = 0; block && i < 12; i++)
+        unit[PACKED_K_LINES_AT + i / 4 * STEP_BYTES + 4 * r + i % 4] = block[4 + i];
+}
+
+static uint8_t *put_k_nibbles(const int code[32], int r, uint8_t *steps)
+{
+    for (int i = 0; i < 32; i += 8, steps += STEP_BYTES)
+        for (int j = i; j < i + 4; j++)
+            steps[4 * r + j % 4] = (uint8_t)((code[j] & 15) | (code[j + 4] & 15) << 4);
+    return steps;
+}
+
+static void put_q4_k(const uint8_t *block, int group, int r, uint8_t *unit)
+{
+    (void)group;
+    uint8_t *steps = unit + packed_unit_header(PACKING_q4_k, 256);
+    put_k_header(block, r, unit);
+    for (int first = 0; first < 256; first += 32) {
+        int code[32];
+        for (int i = 0; i < 32; i++)
+            code[i] = q45_k_code(block ? block + 16 : NULL, NULL, first + i);
+        steps = put_k_nibbles(code, r, steps);
+    }
+}
+
+static void put_q5_k(const uint8_t *block, int group, int r, uint8_t *unit)
+{
+    (void)group;
+    uint8_t *steps = unit + packed_unit_header(PACKING_q5_k, 256);
+    put_k_header(block, r, unit);
+    for (int first = 0; first < 256; first += 32, steps += STEP_BYTES) {
+        int code[32];
+        for (int i = 0; i < 32; i++)
+            code[i] = q45_k_code(block ? block + 48 : NULL, block ? block + 16 : NULL, first + i);
+        steps = put_k_nibbles(code, r, steps);
+        for (int j = 0; j < 4; j++) {
+            int bits = 0;
+            for (int quad = 0; quad < 8; quad++)
+                bits |= code[4 * quad + j] >> 4 << quad;
+            steps[4 * r + j] = (uint8_t)bits;
+        }
+    }
+}
+
 void pack_q4_0_scalar(const union job *job, int begin, int end)
 {
     pack_blocks(&job->pack, begin, end, 32, put_q4_0);
@@ -105,4 +162,14 @@ void pack_q8_0_scalar(const union job *job, int begin, int end)
 void pack_q6_k_scalar(const union job *job, int begin, int end)
 {
     pack_blocks(&job->pack, begin, end, 256, put_q6_k);
+}
+
+void pack_q4_k_scalar(const union job *job, int begin, int end)
+{
+    pack_blocks(&job->pack, begin, end, 256, put_q4_k);
+}
+
+void pack_q5_k_scalar(const union job *job, int begin, int end)
+{
+    pack_blocks(&job->pack, begin, end, 256, put_q5_k);
 }

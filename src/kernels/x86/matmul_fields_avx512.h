@@ -66,6 +66,7 @@ INLINE void fields_grouped_tile(const struct matmul_job *job, int64_t tile, int 
         for (int s = 0; s < n_steps; s += steps_at_once) {
             UNROLL
             for (int i = 0; i < steps_at_once; i++) {
+                fetch_ahead(w, n_tokens);
                 fields_step(w, q, job->a.stride, bits, n_tokens, acc);
                 w += STEP_BYTES;
                 q += 32 / bits;

@@ -18,10 +18,10 @@ struct panel {
     int n_tiles;
     int group, sum_group; /* inputs per scale and per zero sum; 0: the row */
     uint8_t *codes;       /* (quads, n_tiles, 64) */
-    float *scales;        /* (groups, n_tiles, 16) */
-    int16_t *sub_scales;  /* q6_k: (groups of 16, n_tiles, 16 rows of (scale, 0)) */
+    float *scales;        /* (groups, 1 or with minimums 2, n_tiles, 16) */
+    int16_t *sub_scales;  /* (groups, sub-scales of a group, n_tiles, 16 rows of a pair) */
     int32_t *zero_sums;   /* (n_tokens, zero_stride): -zero * sum of every group of
-                         activations */
+                         activations; with minimums pairs of int16 sums, by look */
     uint8_t *is_wide;     /* q6_k: (n_tokens, blocks of 256): see there */
     int64_t zero_stride, wide_stride;
 };
@@ -34,6 +34,8 @@ struct panel_ops {
     int inputs; /* of a panel: whole units, a multiple of 64 */
     int zero;   /* code of value 0 */
     int group, sum_group;
+    bool has_min;          /* beside every scale one of minimums */
+    int sub_scales;        /* pairs of int16 of a row and group */
     int max_tokens;        /* of a run */
     panel_run *const *run; /* by [n_tiles - 1][n_tokens - 1] */
     void (*unpack)(const struct panel *panel, int64_t tile, int pitch, uint8_t *codes,
@@ -183,9 +185,10 @@ static inline int64_t panel_place(struct panel *p, const struct panel_ops *ops, 
     p->codes = at;
     at += n * (TILE_ROWS * PANEL_TILES) + 8 * PANEL_TILES * STEP_BYTES;
     p->scales = (float *)at;
-    at += ops->group ? n / ops->group * (TILE_ROWS * PANEL_TILES * 4) : 0;
+    int64_t n_groups = ops->group ? n / ops->group : 0;
+    at += (1 + ops->has_min) * n_groups * (TILE_ROWS * PANEL_TILES * 4);
     p->sub_scales = (int16_t *)at;
-    at += ops->look ? n / 16 * (TILE_ROWS * PANEL_TILES * 4) : 0;
+    at += ops->sub_scales * n_groups * (TILE_ROWS * PANEL_TILES * 4);
     p->zero_sums = (int32_t *)at;
     at += (n_tokens * p->zero_stride * 4 + 63) / 64 * 64;
     p->is_wide = at;
@@ -197,7 +200,7 @@ static inline int64_t panel_place(struct panel *p, const struct panel_ops *ops, 
 static inline void panel_zero_sums(const struct panel *p, int zero)
 {
     const struct activations *a = &p->job->a;
-    if (!p->sum_group)
+    if (!p->sum_group || !zero)
         return;
     int64_t n = p->n / p->sum_group;
     for (int t = 0; t < p->job->n_tokens; t++) {

@@ -242,6 +242,7 @@ void matmul_q6_k_avx512(const union job *j, int begin, int end)
                                          .zero = 32,
                                          .group = BLOCK,
                                          .sum_group = 16,
+                                         .sub_scales = GROUPS,
                                          .max_tokens = PANEL_TOKENS / 2,
                                          .run = panel_blocks_runs,
                                          .unpack = unpack,

@@ -25,8 +25,10 @@ INLINE void row_tile(const struct matmul_job *job, int64_t tile, int token, cons
                 fields_step(w, q, stride, 2, n_tokens, acc);
                 fields_step(w + STEP_BYTES, q + 16, stride, 2, n_tokens, odd);
             }
-            for (; s < end; s++, w += STEP_BYTES, q += 16)
+            for (; s < end; s++, w += STEP_BYTES, q += 16) {
+                fetch_ahead(w, n_tokens);
                 fields_step(w, q, stride, 2, n_tokens, acc);
+            }
         }
         fields_join(2, n_tokens, acc, sum);
         UNROLL

@@ -1,4 +1,4 @@
-/* Q4_0, Q8_0 and Q6_K: codes of 64 inputs of 16 rows, a byte each, are transposed to quads, which
+/* Q4_0, Q8_0, Q4_K, Q5_K and Q6_K: codes of 64 inputs of 16 rows, a byte each, are transposed to quads, which
  * then join to steps. */
 #include <string.h>
 
@@ -167,4 +167,84 @@ void pack_q6_k_avx512(const union job *job, int begin, int end)
                 take_q6_k(&rows, k, header, to);
         }
     }
+}
+
+/* The 4 or 5 bits of 256 weights. high: the fifth bits, or NULL. */
+static inline void q45_k_codes(const uint8_t *low, const uint8_t *high, uint8_t *codes)
+{
+    const __m256i low_4 = _mm256_set1_epi8(15), fifth = _mm256_set1_epi8(16);
+    __m256i bits = _mm256_setzero_si256();
+    if (high)
+        bits = _mm256_loadu_si256((const __m256i *)high);
+    for (int group = 0; group < 8; group++) {
+        __m256i both = _mm256_loadu_si256((const __m256i *)(low + group / 2 * 32));
+        __m256i code = _mm256_and_si256(_mm256_srli_epi16(both, group % 2 * 4), low_4);
+        __m256i bit =
+            group < 4 ? _mm256_slli_epi16(bits, 4 - group) : _mm256_srli_epi16(bits, group - 4);
+        code = _mm256_or_si256(code, _mm256_and_si256(bit, fifth));
+        _mm256_store_si256((__m256i *)(codes + 32 * group), code);
+    }
+}
+
+/* 32 inputs: four steps of nibbles, and one of fifth bits if there are any. */
+static inline uint8_t *put_q45_k(const __m512i quad[8], bool has_fifth, uint8_t *to)
+{
+    for (int k = 0; k < 4; k++, to += STEP_BYTES)
+        _mm512_storeu_si512(to, _mm512_or_si512(masked(quad[2 * k], 15),
+                                                _mm512_slli_epi16(masked(quad[2 * k + 1], 15), 4)));
+    if (!has_fifth)
+        return to;
+    __m512i bits = _mm512_setzero_si512();
+    for (int k = 0; k < 8; k++)
+        bits =
+            _mm512_or_si512(bits, _mm512_slli_epi16(_mm512_srli_epi16(masked(quad[k], 16), 4), k));
+    _mm512_storeu_si512(to, bits);
+    return to + STEP_BYTES;
+}
+
+/* The next block of all rows; returns the end of its unit. */
+static uint8_t *take_q45_k(struct block_rows *rows, bool has_fifth, uint8_t *unit)
+{
+    uint8_t codes[TILE_ROWS * 256] __attribute__((aligned(64)));
+    uint8_t *to = unit + PACKED_K_LINES_AT + 12 * TILE_ROWS;
+    for (int r = 0; r < TILE_ROWS; r++) {
+        const uint8_t *block = rows->block[r];
+        memcpy(unit + 2 * r, block, 2);
+        memcpy(unit + 2 * (TILE_ROWS + r), block + 2, 2);
+        for (int i = 0; i < 3; i++)
+            memcpy(unit + PACKED_K_LINES_AT + i * STEP_BYTES + 4 * r, block + 4 + 4 * i, 4);
+        if (has_fifth)
+            q45_k_codes(block + 48, block + 16, codes + 256 * r);
+        else
+            q45_k_codes(block + 16, NULL, codes + 256 * r);
+        rows->block[r] += rows->bytes[r];
+    }
+    for (int i = 0; i < 4; i++) {
+        __m512i quad[16];
+        transpose_16x16(codes + 64 * i, 256, quad);
+        to = put_q45_k(quad, has_fifth, to);
+        to = put_q45_k(quad + 8, has_fifth, to);
+    }
+    return to;
+}
+
+static void pack_q45_k(const struct pack_job *job, int begin, int end, bool has_fifth)
+{
+    static const uint8_t zero[176];
+    for (int64_t row = begin; row < end; row += TILE_ROWS) {
+        struct block_rows rows = begin_rows(job, row, zero);
+        uint8_t *to = pack_tile(job, row);
+        for (int64_t col = 0; col < job->w.n_cols; col += 256)
+            to = take_q45_k(&rows, has_fifth, to);
+    }
+}
+
+void pack_q4_k_avx512(const union job *job, int begin, int end)
+{
+    pack_q45_k(&job->pack, begin, end, false);
+}
+
+void pack_q5_k_avx512(const union job *job, int begin, int end)
+{
+    pack_q45_k(&job->pack, begin, end, true);
 }

@@ -1,0 +1,189 @@
+/* matmul of q4_k and q5_k: codes times int8 in int16 pairs, of 32 inputs (2 * 8 * 15 * 127 < 2^15) or
+ * with five bits of 16, times the 6-bit scale in the multiply-add that joins a pair. */
+#include "kernels/x86/matmul_avx2.h"
+#include "kernels/x86/sub_sums.h"
+
+enum { BLOCK = 256, GROUPS = 8, PAIRS = 4, HEADER = PACKED_K_LINES_AT + 12 * TILE_ROWS };
+
+/* Of the rows of one half: a scale twice in each lane, and minimums as pair_sums. */
+struct sub_scales {
+    __m256i scale[GROUPS], min[PAIRS];
+};
+
+/* The four bytes of each lane as pairs of the same. */
+ALWAYS_INLINE void split_scales(__m256i bytes, __m256i scale[4])
+{
+    const char no = -128; /* a zero */
+    const __m256i first = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, no, 0, no, 4, no, 4, no, 8, no, 8, no, 12, no, 12, no));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+        scale[i] = _mm256_shuffle_epi8(bytes, _mm256_add_epi8(first, _mm256_set1_epi16((short)i)));
+}
+
+ALWAYS_INLINE void split_mins(__m256i bytes, __m256i min[2])
+{
+    const __m256i even = _mm256_set1_epi16(255);
+    min[0] = _mm256_and_si256(bytes, even);
+    min[1] = _mm256_srli_epi16(bytes, 8);
+}
+
+/* lines: of the half. */
+ALWAYS_INLINE void unpack_scales(const uint8_t *lines, struct sub_scales *to)
+{
+    const __m256i low_6 = _mm256_set1_epi8(63), low_4 = _mm256_set1_epi8(15);
+    const __m256i top_2 = _mm256_set1_epi8(48);
+    __m256i scales = load_256(lines), mins = load_256(lines + STEP_BYTES);
+    __m256i rest = load_256(lines + 2 * STEP_BYTES);
+    split_scales(_mm256_and_si256(scales, low_6), to->scale);
+    split_mins(_mm256_and_si256(mins, low_6), to->min);
+    scales = _mm256_and_si256(_mm256_srli_epi16(scales, 2), top_2);
+    mins = _mm256_and_si256(_mm256_srli_epi16(mins, 2), top_2);
+    split_scales(_mm256_or_si256(scales, _mm256_and_si256(rest, low_4)), to->scale + 4);
+    rest = _mm256_and_si256(_mm256_srli_epi16(rest, 4), low_4);
+    split_mins(_mm256_or_si256(mins, rest), to->min + 2);
+}
+
+/* Codes of one quad (0 to 7) of both halves of a group. */
+ALWAYS_INLINE void unpack_codes(const uint8_t *steps, int quad, bool has_fifth, __m256i codes[2])
+{
+    const __m256i low_4 = _mm256_set1_epi8(15), fifth = _mm256_set1_epi8(16);
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; h++) {
+        __m256i v = load_256(steps + quad / 2 * STEP_BYTES + 32 * h);
+        codes[h] = _mm256_and_si256(_mm256_srli_epi16(v, quad % 2 * 4), low_4);
+        if (!has_fifth)
+            continue;
+        __m256i bits = load_256(steps + 4 * STEP_BYTES + 32 * h);
+        bits = quad < 4 ? _mm256_slli_epi16(bits, 4 - quad) : _mm256_srli_epi16(bits, quad - 4);
+        codes[h] = _mm256_or_si256(codes[h], _mm256_and_si256(bits, fifth));
+    }
+}
+
+/* acc += scale * sum of code * q over `quads` quads of a group. */
+ALWAYS_INLINE void add_quads(const uint8_t *steps, int quad0, int n_quads, bool has_fifth,
+                             __m256i scale0, __m256i scale1, const int8_t *q, int64_t stride, int n,
+                             __m256i acc[MAX_TOKENS][2])
+{
+    __m256i dot[MAX_TOKENS][2];
+#pragma GCC unroll 4
+    for (int t = 0; t < n; t++)
+        dot[t][0] = dot[t][1] = _mm256_setzero_si256();
+#pragma GCC unroll 8
+    for (int k = quad0; k < quad0 + n_quads; k++) {
+        __m256i codes[2];
+        unpack_codes(steps, k, has_fifth, codes);
+#pragma GCC unroll 4
+        for (int t = 0; t < n; t++) {
+            __m256i quad = broadcast_quad(q + t * stride + 4 * k);
+            dot[t][0] = add_quad_16(dot[t][0], codes[0], quad);
+            dot[t][1] = add_quad_16(dot[t][1], codes[1], quad);
+        }
+    }
+#pragma GCC unroll 4
+    for (int t = 0; t < n; t++) {
+        acc[t][0] = _mm256_add_epi32(acc[t][0], _mm256_madd_epi16(dot[t][0], scale0));
+        acc[t][1] = _mm256_add_epi32(acc[t][1], _mm256_madd_epi16(dot[t][1], scale1));
+    }
+}
+
+/* y -= dmin * act scale * sum of minimum * sum of activations over a block. */
+ALWAYS_INLINE void add_mins(const struct activations *a, const struct sub_scales subs[2],
+                            const uint8_t *dmin, int block, int token, int n, struct chains *chains)
+{
+    const float *act_scale = a->scale + (int64_t)token * a->n_scales + block;
+    __m256 scale0 = f16_scales(dmin), scale1 = f16_scales(dmin + 16);
+#pragma GCC unroll 4
+    for (int t = 0; t < n; t++) {
+        __m256i acc[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+        int32_t pairs[PAIRS];
+        _mm_storeu_si128((__m128i *)pairs, pair_sums(a->sum + (int64_t)(token + t) * a->n_sums +
+                                                     (int64_t)block * GROUPS));
+#pragma GCC unroll 4
+        for (int i = 0; i < PAIRS; i++) {
+            __m256i sums = _mm256_set1_epi32(pairs[i]);
+            acc[0] = _mm256_sub_epi32(acc[0], _mm256_madd_epi16(subs[0].min[i], sums));
+            acc[1] = _mm256_sub_epi32(acc[1], _mm256_madd_epi16(subs[1].min[i], sums));
+        }
+        float s = act_scale[(int64_t)t * a->n_scales];
+        chains->y[t][0] = add_group(chains->y[t][0], acc[0], scale0, s);
+        chains->y[t][1] = add_group(chains->y[t][1], acc[1], scale1, s);
+    }
+}
+
+ALWAYS_INLINE void add_block(const struct activations *a, const uint8_t *unit, bool has_fifth,
+                             int block, int token, int n, struct fetch *fetch,
+                             struct chains *chains)
+{
+    const int quads = has_fifth ? 4 : 8; /* of an int16 sum */
+    const uint8_t *codes = unit + HEADER;
+    const int8_t *q = a->q + token * a->stride + (int64_t)block * BLOCK;
+    const float *act_scale = a->scale + (int64_t)token * a->n_scales + block;
+    struct sub_scales subs[2];
+    __m256i acc[MAX_TOKENS][2];
+    unpack_scales(unit + PACKED_K_LINES_AT, &subs[0]);
+    unpack_scales(unit + PACKED_K_LINES_AT + 32, &subs[1]);
+#pragma GCC unroll 4
+    for (int t = 0; t < n; t++)
+        acc[t][0] = acc[t][1] = _mm256_setzero_si256();
+    for (int g = 0; g < GROUPS; g++, q += 32, codes += (4 + has_fifth) * STEP_BYTES) {
+        fetch_lines(fetch, has_fifth && g % 4 == 0 ? 8 : 4);
+#pragma GCC unroll 2
+        for (int k = 0; k < 8; k += quads)
+            add_quads(codes, k, quads, has_fifth, subs[0].scale[g], subs[1].scale[g], q, a->stride,
+                      n, acc);
+    }
+    __m256 scale0 = f16_scales(unit), scale1 = f16_scales(unit + 16);
+#pragma GCC unroll 4
+    for (int t = 0; t < n; t++) {
+        float s = act_scale[(int64_t)t * a->n_scales];
+        chains->y[t][0] = add_group(chains->y[t][0], acc[t][0], scale0, s);
+        chains->y[t][1] = add_group(chains->y[t][1], acc[t][1], scale1, s);
+    }
+    add_mins(a, subs, unit + 32, block, token, n, chains);
+}
+
+ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *tile, int row0,
+                               int token, bool has_fifth, int n)
+{
+    const int unit_bytes = HEADER + GROUPS * (4 + has_fifth) * STEP_BYTES;
+    struct fetch fetch = fetch_behind(job, tile, row0, token, 4);
+    struct chains chains;
+    chains_clear(&chains, n);
+    for (int block = 0; block < (int)(job->a.n_cols / BLOCK); block++, tile += unit_bytes) {
+        fetch_lines(&fetch, HEADER / STEP_BYTES);
+        add_block(&job->a, tile, has_fifth, block, token, n, &fetch, &chains);
+    }
+    chains_finish(&chains, job, row0, token, n);
+}
+
+ALWAYS_INLINE void q4_k_tokens(const struct matmul_job *job, const uint8_t *tile, int row0,
+                               int token, int n)
+{
+    tile_tokens(job, tile, row0, token, false, n);
+}
+
+ALWAYS_INLINE void q5_k_tokens(const struct matmul_job *job, const uint8_t *tile, int row0,
+                               int token, int n)
+{
+    tile_tokens(job, tile, row0, token, true, n);
+}
+
+TILE_KERNEL(q4_k_1, q4_k_tokens, 1)
+TILE_KERNEL(q4_k_2, q4_k_tokens, 2)
+TILE_KERNEL(q4_k_4, q4_k_tokens, 4)
+TILE_KERNEL(q5_k_1, q5_k_tokens, 1)
+TILE_KERNEL(q5_k_2, q5_k_tokens, 2)
+TILE_KERNEL(q5_k_4, q5_k_tokens, 4)
+
+void matmul_q4_k_avx2(const union job *job, int begin, int end)
+{
+    static const struct tile_kernels kernels = {q4_k_1, q4_k_2, q4_k_4, NULL};
+    matmul_tiles_avx2(&job->matmul, begin, end, &kernels);
+}
+
+void matmul_q5_k_avx2(const union job *job, int begin, int end)
+{
+    static const struct tile_kernels kernels = {q5_k_1, q5_k_2, q5_k_4, NULL};
+    matmul_tiles_avx2(&job->matmul, begin, end, &kernels);
+}
