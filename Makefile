@@ -8,7 +8,7 @@ BUILD    := build/$(CONFIG)
 PACKAGES := libpcre2-8 jansson hwloc $(if $(filter test check check-numa check-all,$(MAKECMDGOALS)),cmocka)
 
 VERSION  := 0.1.0
-COMMIT   := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+COMMIT   := $(shell git describe --always --dirty --exclude='*' 2>/dev/null || echo unknown)
 NUMBER   := $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 Q        := $(if $(V),,@)
 CPPFLAGS += -Isrc -D_GNU_SOURCE -DTRINE_VERSION='"$(VERSION)"'
@@ -55,8 +55,11 @@ all: $(BUILD)/trine $(BUILD)/trine.1 ## build trine and its manual
 $(BUILD)/trine: $(CLI_OBJ) $(BUILD)/libtrine.a
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lm -o $@
 
-# Results of `bench` name the commit.
-$(BUILD)/src/cli/bench_fields.o $(BUILD)/src/cli/compare_facts.o: CPPFLAGS += -DTRINE_COMMIT='"$(COMMIT)"' -DTRINE_BUILD_NUMBER=$(NUMBER)
+# Results of `bench` name the commit: this file is written, and its object compiled, only when that changes.
+$(BUILD)/commit: .FORCE
+	@mkdir -p $(@D) && { echo '$(COMMIT) $(NUMBER)' | cmp -s - $@ || echo '$(COMMIT) $(NUMBER)' > $@; }
+$(BUILD)/src/cli/build_commit.o: $(BUILD)/commit
+$(BUILD)/src/cli/build_commit.o: CPPFLAGS += -DTRINE_COMMIT='"$(COMMIT)"' -DTRINE_BUILD_NUMBER=$(NUMBER)
 
 $(BUILD)/libtrine.a: $(LIB_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -75,11 +78,10 @@ $(BUILD)/%.o: %.c
 	$(Q)$(CC) $(CPPFLAGS) $(PKG_CFLAGS) $(ALL_CFLAGS) $(ISA) -MMD -MP -c $< -o $@
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_LIB) $(BUILD)/libtrine.a
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lcmocka -lm -o $@
-
-# The checks of kernels are also the calls that kernel_bench times.
-$(BUILD)/tests/kernels/%: $(BUILD)/tests/kernels/%.o $(CHECKS) $(TEST_LIB) $(BUILD)/libtrine.a
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lcmocka -lm -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(filter-out %.a,$^) $(BUILD)/libtrine.a $(PKG_LIBS) -lcmocka -lm -o $@
+# The checks of kernels are also the calls that kernel_bench times. Of commands, what is computed is tested by itself.
+$(filter $(BUILD)/tests/kernels/%,$(TESTS)): $(CHECKS)
+$(BUILD)/tests/cli/test_bench_counters: $(BUILD)/src/cli/bench_counters.o $(BUILD)/src/cli/bench_tests.o
 
 $(BUILD)/bench/barrier_bench: $(BUILD)/bench/barrier_bench.o $(BUILD)/libtrine.a
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lm -o $@
@@ -143,6 +145,6 @@ clean: ## remove build/
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: all demo bench test check fuzz-seeds check-numa check-all fuzz-one deps install format clean help
+.PHONY: .FORCE all demo bench test check fuzz-seeds check-numa check-all fuzz-one deps install format clean help
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:%=%.d) $(FUZZERS:%=%.d) $(TEST_LIB:.o=.d) $(CHECKS:.o=.d) $(BENCH:.o=.d)

@@ -164,6 +164,10 @@ static void put_metadata(struct building *b, struct gguf_writer *w)
     gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 1, NULL);
     gguf_put_u32(w, "tokenizer.ggml.eos_token_id", 2, NULL);
     gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", false, NULL);
+    if (b->f->no_bos)
+        gguf_put_bool(w, "tokenizer.ggml.add_bos_token", false, NULL);
+    if (b->f->add_eos)
+        gguf_put_bool(w, "tokenizer.ggml.add_eos_token", true, NULL);
 }
 
 static uint64_t table_bytes(const struct table *t)

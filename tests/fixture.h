@@ -20,6 +20,7 @@ struct fixture {
     const char *twice;        /* a tensor declared twice */
     const char *swap_shape;   /* a matrix whose dimensions are exchanged in the file */
     bool real_output;         /* random attention output and ffn_down instead of zero */
+    bool no_bos, add_eos;     /* what the tokenizer puts around a text; by itself BOS before it */
     uint64_t seed;
 };
 

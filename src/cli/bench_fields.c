@@ -5,16 +5,9 @@
 #include <stdio.h>
 
 #include "base/text.h"
+#include "cli/build_commit.h"
 #include "engine/plan.h"
 #include "machine/cpu_features.h"
-
-/* The build may say which commit it is of. */
-#ifndef TRINE_COMMIT
-#define TRINE_COMMIT "unknown"
-#endif
-#ifndef TRINE_BUILD_NUMBER
-#define TRINE_BUILD_NUMBER 0
-#endif
 
 static void put_text(json_t *fields, const char *name, const char *text)
 {
@@ -34,8 +27,8 @@ static void put_number(json_t *fields, const char *name, double value)
 
 static void put_build(json_t *fields)
 {
-    put_text(fields, "build_commit", TRINE_COMMIT);
-    put_integer(fields, "build_number", TRINE_BUILD_NUMBER);
+    put_text(fields, "build_commit", build_commit());
+    put_integer(fields, "build_number", build_number());
     put_text(fields, "cpu_info", cpu_name());
     put_text(fields, "gpu_info", "");
     put_text(fields, "backends", "CPU");

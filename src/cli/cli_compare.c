@@ -95,6 +95,40 @@ static bool is_same_file(const char *a, const char *b)
     return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+static size_t value_bytes(enum option_type type)
+{
+    return type == OPT_FLAG     ? sizeof(bool)
+           : type == OPT_INT    ? sizeof(int64_t)
+           : type == OPT_NUMBER ? sizeof(double)
+                                : sizeof(const char *);
+}
+
+static bool is_for_showing(const struct option *row)
+{
+    return row->offset == COMPARE(base) || row->offset == COMPARE(record) ||
+           row->offset == COMPARE(plot) || row->offset == COMPARE(is_json);
+}
+
+/* Without commands nothing runs: an option that says what or how would be passed over. One that is
+ * given with its default cannot be told from one that is not, and means the same. */
+static enum status refuse_unused(const struct compare_options *o, struct error *err)
+{
+    struct compare_options initial = {0};
+    bool wants_help;
+    TRY(options_parse(&command_compare, 0, NULL, &initial, &wants_help, err));
+    for (const struct option *row = options; row->names || row->help; row++) {
+        if (!row->names || is_for_showing(row))
+            continue;
+        const char *given = (const char *)o + row->offset;
+        if (memcmp(given, (const char *)&initial + row->offset, value_bytes(row->type)) != 0)
+            return fail(err, STATUS_USAGE,
+                        "%s is of no use without commands: the record is only shown; give the "
+                        "commands to continue it",
+                        row->names);
+    }
+    return STATUS_OK;
+}
+
 /* From the record, from the options, or from both, which must then agree. */
 static enum status open_comparison(struct compare *k, struct error *err)
 {
@@ -103,8 +137,10 @@ static enum status open_comparison(struct compare *k, struct error *err)
         return fail(err, STATUS_USAGE, "--plot and --record name the same file");
     if (!has_commands(o) && !o->record)
         return fail(err, STATUS_USAGE, "give two commands or more, or a --record to show");
-    if (!has_commands(o))
+    if (!has_commands(o)) {
+        TRY(refuse_unused(o, err));
         return comparison_read(&k->c, o->record, err);
+    }
     TRY(compare_options_apply(o, &k->c, err));
     if (!o->record || access(o->record, F_OK) != 0)
         return STATUS_OK;
@@ -264,6 +300,7 @@ static enum status run_rounds(struct compare *k, struct error *err)
 {
     if (!has_commands(k->o) || count_unfinished(k) == 0)
         return STATUS_OK;
+    TRY(value_rule_make(&k->rule, &k->c, err));
     json_t *facts = compare_facts(&k->c, k->o->max_foreign);
     if (!facts)
         return fail_memory(err, "facts", 0);
@@ -275,6 +312,21 @@ static enum status run_rounds(struct compare *k, struct error *err)
     TRY(save(k, err)); /* a record that cannot be written is found out before anything runs */
     TRY(run_cold_rounds(k, err));
     return run_steady_rounds(k, err);
+}
+
+/* Whether it can be written is found out before anything runs. It is not kept open meanwhile: only
+ * one unfinished file is removed by a signal, and each run writes the record. A pipe is left alone,
+ * because it would end for its reader. */
+static enum status try_plot(const struct compare *k, struct error *err)
+{
+    struct output_file file;
+    struct stat info;
+    const char *path = k->o->plot;
+    if (!path || (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)))
+        return STATUS_OK;
+    TRY(output_file_open(&file, path, err));
+    output_file_close(&file);
+    return STATUS_OK;
 }
 
 static enum status write_plot(const struct compare *k, const struct comparison_analysis *a,
@@ -307,7 +359,7 @@ static enum status compare(struct compare *k, struct error *err)
     int base;
     TRY(open_comparison(k, err));
     TRY(find_base(k, &base, err));
-    TRY(value_rule_make(&k->rule, &k->c, err));
+    TRY(try_plot(k, err));
     TRY(run_rounds(k, err));
     return report(k, base, err);
 }

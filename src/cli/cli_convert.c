@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/convert_report.h"
+#include "convert/hf_files.h"
 #include "model/model_load.h"
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/tokenizer.h"
@@ -56,8 +57,6 @@ struct conversion {
     double largest_change;
 };
 
-#define TARGETS "keep, TQ1_0, TQ2_0, Q2_0, I2_S, IQ1_BN, IQ2_BN, IQ2_BN_R4, F16, BF16, F32"
-
 /* Ternary types that are read back as what they were written. */
 static bool is_ternary_target(enum format_id id)
 {
@@ -69,20 +68,36 @@ static bool is_ternary_target(enum format_id id)
     return format_of(id)->is_ternary;
 }
 
+static bool is_float_target(enum format_id id)
+{
+    return id == FORMAT_F32 || id == FORMAT_F16 || id == FORMAT_BF16;
+}
+
+/* All names of --type. */
+static void list_targets(char *out, size_t size)
+{
+    size_t n = (size_t)snprintf(out, size, "keep");
+    for (int id = 0; id < N_FORMATS && n < size; id++)
+        if (is_float_target((enum format_id)id) || is_ternary_target((enum format_id)id))
+            n += (size_t)snprintf(out + n, size - n, ", %s", format_of((enum format_id)id)->name);
+}
+
 static enum status read_type(struct conversion *c, struct error *err)
 {
     const char *name = c->options->type;
+    char targets[256];
     c->choice = !name ? CHOOSE_FITTING : CHOOSE_STORED;
     if (!name || strcmp(name, "keep") == 0)
         return STATUS_OK;
     c->target = format_by_name(name);
-    if (c->target <= FORMAT_BF16)
+    if (is_float_target(c->target))
         c->choice = CHOOSE_FLOAT;
     else if (c->target != N_FORMATS && is_ternary_target(c->target))
         c->choice = CHOOSE_TERNARY;
-    else
-        return fail(err, STATUS_USAGE, "--type: '%s' is none of " TARGETS, name);
-    return STATUS_OK;
+    if (c->choice != CHOOSE_STORED)
+        return STATUS_OK;
+    list_targets(targets, sizeof targets);
+    return fail(err, STATUS_USAGE, "--type: '%s' is none of %s", name, targets);
 }
 
 static enum status read_options(struct conversion *c, struct error *err)
@@ -101,13 +116,11 @@ static enum status read_options(struct conversion *c, struct error *err)
 /* The output must not replace what is read. */
 static enum status refuse_own_files(const struct conversion *c, struct error *err)
 {
-    static const char *const names[] = {"config.json", "tokenizer.json", "tokenizer.model",
-                                        "tokenizer_config.json", "model.safetensors.index.json"};
     char path[4200];
     for (int i = 0; i < c->folder.n_files; i++)
         TRY(cli_refuse_same_file(c->folder.files[i].path, c->options->out, err));
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        snprintf(path, sizeof path, "%.4096s/%s", c->options->dir, names[i]);
+    for (int i = 0; i < N_HF_FILES; i++) {
+        snprintf(path, sizeof path, "%.4096s/%s", c->options->dir, hf_file_names[i]);
         TRY(cli_refuse_same_file(path, c->options->out, err));
     }
     return STATUS_OK;
@@ -116,7 +129,8 @@ static enum status refuse_own_files(const struct conversion *c, struct error *er
 static enum status read_folder(struct conversion *c, struct error *err)
 {
     char path[4096];
-    if (snprintf(path, sizeof path, "%s/config.json", c->options->dir) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/%s", c->options->dir, hf_file_names[HF_FILE_CONFIG]) >=
+        (int)sizeof path)
         return fail(err, STATUS_USAGE, "DIR: a path of %zu bytes is too long",
                     strlen(c->options->dir));
     TRY(json_read_file(path, false, &c->document, err));
@@ -365,17 +379,31 @@ static enum status open_written(struct gguf_file *written, const char *path, str
     return STATUS_OK;
 }
 
+/* Every tensor must be there, by its name, and no other one. */
+static enum status verify_tensors(struct conversion *c, const struct gguf_file *written,
+                                  struct error *err)
+{
+    if (written->n_tensors != c->tensors.n)
+        return fail(err, STATUS_FORMAT, "%s: holds %zu tensors, expected %zu", c->options->out,
+                    written->n_tensors, c->tensors.n);
+    for (size_t i = 0; i < c->tensors.n; i++) {
+        const struct gguf_tensor *g = gguf_find_tensor(written, c->tensors.list[i].name);
+        if (!g)
+            return fail(err, STATUS_FORMAT, "%s: tensor '%s' is absent", c->options->out,
+                        c->tensors.list[i].name);
+        TRY(verify_tensor(c, i, g, err));
+        show_progress("comparing", i + 1, c->tensors.n);
+    }
+    return STATUS_OK;
+}
+
 /* Reads the finished file back under its temporary name. */
 static enum status verify(struct conversion *c, struct error *err)
 {
     struct gguf_file written;
     TRY(gguf_writer_flush(&c->out, err));
     TRY(gguf_open(&written, gguf_writer_name(&c->out), format_resolve, err));
-    enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < written.n_tensors; i++) {
-        status = verify_tensor(c, i, &written.tensors[i], err);
-        show_progress("comparing", i + 1, written.n_tensors);
-    }
+    enum status status = verify_tensors(c, &written, err);
     if (status == STATUS_OK)
         status = open_written(&written, gguf_writer_name(&c->out), err);
     gguf_close(&written);

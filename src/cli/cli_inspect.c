@@ -35,9 +35,11 @@ static const struct option options[] = {
     {"--brief", NULL, NULL, "the summary only, no list of keys and tensors", OPT_FLAG,
      INSPECT(brief), 0, 0},
     {"--machine", "[FILE.xml]", NULL,
-     "show this machine instead: nodes, cores, and how fast they read memory (about a second); or "
-     "another one, of which `lstopo FILE.xml` wrote the file; with --plan: plan for that one",
-     OPT_MAYBE, INSPECT(machine), 0, 0},
+     "show this machine instead: nodes, cores, and how fast they read memory (about a second); the "
+     "value is optional: another machine, of which `lstopo FILE.xml` wrote the file (a name "
+     "without "
+     ".xml as --machine=FILE); with --plan: plan for that one",
+     OPT_MAYBE_XML, INSPECT(machine), 0, 0},
     {"--pre-tokenizer", "NAME", NULL, "judge the tokenizer as `run` with this option would",
      OPT_TEXT, INSPECT(pre_tokenizer), 0, 0},
     {"--plan", NULL, NULL, "instead: what every node would do for a token, before anything runs",
@@ -426,7 +428,7 @@ static enum status inspect(struct inspection *in, const struct inspect_options *
                            struct error *err)
 {
     TRY(check_options(o, err));
-    if (o->machine && !(o->plan && other_machine(o)))
+    if (o->machine && !o->plan)
         return inspect_machine(other_machine(o), o->json, err);
     if (o->shape)
         return plan_shape(o, err);

@@ -1,6 +1,8 @@
 /* `trine ppl`: how good the predictions of a model are, and how they differ from others. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "cli/ppl.h"
 #include "measure/perplexity.h"
@@ -37,10 +39,10 @@ static const struct option options[] = {
     {NULL, NULL, NULL, "Greedy texts", OPT_FLAG, 0, 0, 0},
     {"--greedy", "FILE", NULL, "continue each line of this file with the most likely tokens",
      OPT_TEXT, PPL(greedy), 0, 0},
-    {"-n, --predict", "N", "256", "tokens of a continuation at most", OPT_INT, PPL(n_predict), 1,
-     1 << 24},
-    {"-np, --parallel", "N", "32", "continuations that are written together", OPT_INT,
-     PPL(n_parallel), 1, ENGINE_MAX_BATCH},
+    {"-n, --predict", "N", "0", "tokens of a continuation at most; 0: 256", OPT_INT, PPL(n_predict),
+     0, 1 << 24},
+    {"-np, --parallel", "N", "0", "continuations that are written together; 0: 32", OPT_INT,
+     PPL(n_parallel), 0, ENGINE_MAX_BATCH},
     {"--greedy-out", "FILE", NULL, "write the continuations to this file, one JSON object a line",
      OPT_TEXT, PPL(greedy_out), 0, 0},
     {"--against", "FILE", NULL, "compare with the continuations in such a file", OPT_TEXT,
@@ -55,6 +57,56 @@ static const struct option options[] = {
      0},
     ENGINE_OPTIONS(PPL(engine)),
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0}};
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    if (strcmp(a, "-") == 0)
+        a = "/dev/stdin";
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+/* An output takes the place of what has its name. */
+static enum status check_files(const struct ppl_options *o, struct error *err)
+{
+    const struct {
+        const char *option, *path;
+    } in[] = {{"-m", o->model},
+              {"-f", o->file},
+              {"--kl", o->kl},
+              {"--greedy", o->greedy},
+              {"--against", o->against}},
+      out[] = {{"--kl-base", o->kl_base}, {"--greedy-out", o->greedy_out}};
+    for (size_t i = 0; i < sizeof in / sizeof in[0]; i++)
+        for (size_t k = 0; k < sizeof out / sizeof out[0]; k++)
+            if (in[i].path && out[k].path && is_same_file(in[i].path, out[k].path))
+                return fail(err, STATUS_USAGE,
+                            "%s and %s are the same file, %s, and the output would replace it; "
+                            "give another %s",
+                            in[i].option, out[k].option, out[k].path, out[k].option);
+    return STATUS_OK;
+}
+
+/* Options that say nothing about what is measured. */
+static enum status check_use(const struct ppl_options *o, struct error *err)
+{
+    bool is_text = !o->greedy && !o->tasks;
+    const struct {
+        const char *option, *use;
+        bool is_given, has_use;
+    } all[] = {{"-c", "a text", o->n_ctx != 0, is_text},
+               {"--chunks", "a text", o->n_chunks != 0, is_text},
+               {"--special", "a text that is read; with --kl FILE the tokens are in the file",
+                o->special, !is_text || o->file},
+               {"-n", "--greedy", o->n_predict != 0, o->greedy},
+               {"-np", "--greedy", o->n_parallel != 0, o->greedy}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].is_given && !all[i].has_use)
+            return fail(err, STATUS_USAGE, "%s has no effect here: it is for %s", all[i].option,
+                        all[i].use);
+    return STATUS_OK;
+}
 
 static enum status check_options(const struct ppl_options *o, struct error *err)
 {
@@ -72,10 +124,8 @@ static enum status check_options(const struct ppl_options *o, struct error *err)
                     o->greedy_out ? "--greedy-out" : "--against");
     if (o->n_ctx && o->n_ctx < MIN_CHUNK)
         return fail(err, STATUS_USAGE, "-c: a chunk has at least %d tokens", MIN_CHUNK);
-    for (int i = 0; i < 2; i++)
-        if (i ? o->greedy_out : o->kl_base)
-            TRY(cli_refuse_same_file(o->model, i ? o->greedy_out : o->kl_base, err));
-    return STATUS_OK;
+    TRY(check_use(o, err));
+    return check_files(o, err);
 }
 
 static enum status measure(const struct ppl_options *o, struct error *err)

@@ -8,13 +8,9 @@
 #include <time.h>
 
 #include "base/text.h"
+#include "cli/build_commit.h"
 #include "machine/cpu_features.h"
 #include "machine/topology.h"
-
-/* The build may say which commit it is of. */
-#ifndef TRINE_COMMIT
-#define TRINE_COMMIT "unknown"
-#endif
 
 static const char *time_text(time_t when, char out[32])
 {
@@ -115,7 +111,7 @@ json_t *compare_facts(const struct comparison *c, double max_foreign)
     for (int v = 0; v < c->n_variants; v++)
         add_files(files, c->commands[v]);
     return json_pack("{s:s, s:s, s:s, s:f, s:o, s:o}", "begun", time_text(time(NULL), begun),
-                     "trine_version", TRINE_VERSION, "trine_commit", TRINE_COMMIT, "max_foreign",
+                     "trine_version", TRINE_VERSION, "trine_commit", build_commit(), "max_foreign",
                      max_foreign, "machine", machine_facts(), "files", files);
 }
 

@@ -4,10 +4,19 @@
 
 #include "base/text.h"
 
+static enum status check_text(const char *option, const char *text, struct error *err)
+{
+    struct error why;
+    if (!text || comparison_check_text(text, &why) == STATUS_OK)
+        return STATUS_OK;
+    return fail(err, STATUS_USAGE, "%s %s", option, why.text);
+}
+
 static enum status add_variant(struct comparison *c, const char **names, char letter,
                                const char *command, struct error *err)
 {
-    char name[COMPARISON_NAME_BYTES + 2] = {letter};
+    char option[] = {'-', '-', letter, 0}, name[COMPARISON_NAME_BYTES + 2] = {letter};
+    TRY(check_text(option, command, err));
     if (*names) {
         size_t n = strcspn(*names, ",");
         if (n >= sizeof name)
@@ -21,7 +30,7 @@ static enum status add_variant(struct comparison *c, const char **names, char le
     enum status status = comparison_add_variant(c, name, command, &why);
     if (status == STATUS_OK)
         return STATUS_OK;
-    return fail(err, status, "%s: %s", *names ? "--names" : "commands", why.text);
+    return fail(err, status, "%s: %s", *names ? "--names" : option, why.text);
 }
 
 static int count_commas(const char *text)
@@ -62,6 +71,8 @@ enum status compare_options_apply(const struct compare_options *o, struct compar
         return fail(err, STATUS_USAGE, "--test, --pattern and --time exclude each other");
     if (o->is_lower && !o->pattern)
         return fail(err, STATUS_USAGE, "--lower says what the number of --pattern means");
+    TRY(check_text("--test", o->test, err));
+    TRY(check_text("--pattern", o->pattern, err));
     TRY(comparison_init(c, err));
     TRY(add_variants(o, c, err));
     c->value = o->is_time ? COMPARISON_TIME : o->pattern ? COMPARISON_PATTERN : COMPARISON_AUTO;

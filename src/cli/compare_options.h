@@ -18,7 +18,7 @@ struct compare_options {
 };
 
 /* The comparison that the options describe, without runs.
- * errors  USAGE, MEMORY */
+ * errors  USAGE: also texts that no record could hold; MEMORY */
 enum status compare_options_apply(const struct compare_options *o, struct comparison *c,
                                   struct error *err);
 

@@ -122,9 +122,11 @@ static void print_conditions(const struct comparison_analysis *a)
     if (a->n_repeated)
         printf("%d disturbed attempt%s at a round repeated\n", a->n_repeated,
                plural(a->n_repeated));
+    char stolen[48] = "";
+    if (isfinite(a->stolen_max))
+        snprintf(stolen, sizeof stolen, ", stolen ones %.2f", a->stolen_max);
     if (isfinite(a->foreign_max))
-        printf("foreign CPUs at most %.2f in any run, stolen ones %.2f\n", a->foreign_max,
-               a->stolen_max);
+        printf("foreign CPUs at most %.2f in any run%s\n", a->foreign_max, stolen);
     else
         printf("ATTENTION: foreign CPUs are not known; no round could be found disturbed\n");
     if (isfinite(a->read_gb_s_min))

@@ -4,7 +4,8 @@
 
 #include "measure/comparison.h"
 
-/* One line on standard error about the run that was added last; n_rounds: how many there will be. */
+/* One line on standard error about the run that was added last; n_rounds: how many there will
+ * be. */
 void compare_print_run(const struct comparison *c, int n_rounds);
 
 /* Table, verdicts and conditions on standard output. */

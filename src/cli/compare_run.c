@@ -17,6 +17,7 @@
 
 #define MOST_OUT   ((size_t)16 << 20)
 #define MOST_TAIL  ((size_t)4096)    /* of messages */
+#define MOST_END_S 2                 /* from SIGKILL until the processes are gone */
 #define MOST_AFTER ((size_t)1 << 20) /* that a pipe can hold when the command has ended */
 
 /* The reading end of a pipe, and what came out of it. */
@@ -32,7 +33,7 @@ struct watch {
     pid_t child; /* also its group */
     int64_t begin_ns, end_ns, deadline_ns;
     struct catcher out, err;
-    bool is_late;
+    bool is_late, is_stuck; /* the time is over; a process outlives SIGKILL */
     int status;
     double cpu_s;
     int n_left;
@@ -170,22 +171,35 @@ static double cpu_seconds(const struct rusage *usage)
            1e-6 * (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec);
 }
 
-/* Orphans of the group are this process's children, because it is their reaper; what they used is
- * the command's as well. */
-static void end_group(struct watch *w)
+/* Takes the processes of the group that have ended. False: none is left. */
+static bool reap(struct watch *w)
 {
     int status;
     struct rusage usage;
     pid_t ended;
-    kill(-w->child, SIGKILL);
-    while ((ended = wait4(-w->child, &status, 0, &usage)) > 0 || errno == EINTR) {
-        if (ended <= 0)
-            continue;
+    while ((ended = wait4(-w->child, &status, WNOHANG, &usage)) > 0) {
         w->cpu_s += cpu_seconds(&usage);
         if (ended == w->child)
             w->status = status;
         else
             w->n_left += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    }
+    return ended == 0;
+}
+
+/* Orphans of the group are this process's children, because it is their reaper; what they used is
+ * the command's as well. One that runs as another user, hangs in the kernel or is traced by another
+ * process does not go: it is not waited for without end. */
+static void end_group(struct watch *w, const sigset_t *open)
+{
+    int64_t deadline_ns = clock_ns() + (int64_t)MOST_END_S * 1000000000;
+    kill(-w->child, SIGKILL);
+    while (reap(w) && !w->is_stuck) {
+        int64_t left = deadline_ns - clock_ns();
+        struct timespec timeout = {left / 1000000000, left % 1000000000};
+        w->is_stuck = left <= 0;
+        if (!w->is_stuck)
+            ppoll(NULL, 0, &timeout, open); /* SIGCHLD ends it */
     }
 }
 
@@ -245,6 +259,10 @@ static enum status judge(struct watch *w, double timeout_s, struct error *err)
     const char *message = last_line(&w->err), *colon = message[0] ? ": " : "";
     if (interrupted_by)
         return fail(err, STATUS_IO, "interrupted");
+    if (w->is_stuck)
+        return fail(err, STATUS_IO,
+                    "a process of it cannot be killed: there %d s after SIGKILL%s%s", MOST_END_S,
+                    colon, message);
     if (w->is_late)
         return fail(err, STATUS_LIMIT, "not finished after %g s: killed (see --timeout)%s%s",
                     timeout_s, colon, message);
@@ -269,7 +287,7 @@ static enum status watch(struct watch *w, const char *command, double timeout_s,
     if (status == STATUS_OK) {
         w->deadline_ns = w->begin_ns + (int64_t)(timeout_s * 1e9);
         wait_for_end(w, &signals.open);
-        end_group(w);
+        end_group(w, &signals.open);
         catch_bytes(&w->out, MOST_AFTER);
         catch_bytes(&w->err, MOST_AFTER);
         status = judge(w, timeout_s, err);

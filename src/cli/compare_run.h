@@ -17,12 +17,12 @@ struct shell_run {
     int n_left;               /* processes that it left behind in its group; they were killed */
 };
 
-/* Runs `/bin/sh -c command` with empty standard input in a process group of its own, which is killed
- * when the shell has ended, after timeout_s, and when this process is interrupted. A process that
- * leaves the group lives on and counts as foreign. Its messages are kept only for the error.
+/* Runs `/bin/sh -c command` with empty standard input in a process group of its own, which is
+ * killed when the shell has ended, after timeout_s, and when this process is interrupted. A process
+ * that leaves the group lives on and counts as foreign. Its messages are kept only for the error.
  * The caller frees with shell_run_done, also after a failure.
- * errors  IO: it cannot be started, ended with another status than 0, or by a signal;
- *         LIMIT: timeout, more than 16 MiB of output; MEMORY */
+ * errors  IO: it cannot be started, ended with another status than 0 or by a signal, or has a
+ *         process that cannot be killed; LIMIT: timeout, more than 16 MiB of output; MEMORY */
 enum status shell_run(struct shell_run *run, const char *command, double timeout_s,
                       struct error *err);
 void shell_run_done(struct shell_run *run);

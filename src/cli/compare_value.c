@@ -51,18 +51,56 @@ static enum status accept(double number, const char *what, double *value, struct
     return STATUS_OK;
 }
 
-/* The places of the group of the next match from *at on. False: no further match. */
-static bool next_match(const struct value_rule *rule, const struct shell_run *run,
-                       pcre2_match_data *match, size_t *at, size_t group[2])
+/* What the group of a match holds, in the output. */
+struct found {
+    bool is_found; /* false: no further match */
+    const char *bytes;
+    int n;
+};
+
+/* The next match from *at on. */
+static enum status next_match(const struct value_rule *rule, const struct shell_run *run,
+                              pcre2_match_data *match, size_t *at, struct found *found,
+                              struct error *err)
 {
-    int n = pcre2_match(rule->code, (PCRE2_SPTR)run->out, run->out_bytes, *at, 0, match, NULL);
-    if (n < 2)
-        return false;
+    int n = *at > run->out_bytes ? PCRE2_ERROR_NOMATCH
+                                 : pcre2_match(rule->code, (PCRE2_SPTR)run->out, run->out_bytes,
+                                               *at, 0, match, NULL);
+    *found = (struct found){.is_found = n > 0};
+    if (n == PCRE2_ERROR_NOMATCH)
+        return STATUS_OK;
+    if (n < 0) {
+        char text[128] = "";
+        pcre2_get_error_message(n, (PCRE2_UCHAR *)text, sizeof text);
+        return fail(err, STATUS_LIMIT, "the pattern gave up on its standard output: %s", text);
+    }
+    if (n == 1)
+        return fail(err, STATUS_FORMAT,
+                    "the pattern matches in its standard output, but its group is no part of the "
+                    "match");
     const size_t *places = pcre2_get_ovector_pointer(match);
     *at = places[1] > *at ? places[1] : *at + 1;
-    group[0] = places[2];
-    group[1] = places[3];
-    return true;
+    found->bytes = run->out + places[2];
+    found->n = (int)(places[3] - places[2]);
+    return STATUS_OK;
+}
+
+/* The only match. */
+static enum status match_once(const struct value_rule *rule, const struct shell_run *run,
+                              pcre2_match_data *match, struct found *found, struct error *err)
+{
+    size_t at = 0;
+    struct found other;
+    TRY(next_match(rule, run, match, &at, found, err));
+    if (!found->is_found)
+        return fail(err, STATUS_FORMAT, "the pattern matches nothing in its standard output");
+    TRY(next_match(rule, run, match, &at, &other, err));
+    if (!other.is_found)
+        return STATUS_OK;
+    return fail(err, STATUS_FORMAT,
+                "the pattern matches more than once, first '%.*s', then '%.*s'; make it match one "
+                "place",
+                found->n, found->bytes, other.n, other.bytes);
 }
 
 static enum status find_by_pattern(const struct value_rule *rule, const struct shell_run *run,
@@ -71,20 +109,12 @@ static enum status find_by_pattern(const struct value_rule *rule, const struct s
     pcre2_match_data *match = pcre2_match_data_create(2, NULL);
     if (!match)
         return fail(err, STATUS_MEMORY, "out of memory");
-    size_t at = 0, group[2], other[2];
-    bool is_found = next_match(rule, run, match, &at, group);
-    bool is_twice = is_found && at <= run->out_bytes && next_match(rule, run, match, &at, other);
+    struct found found;
+    enum status status = match_once(rule, run, match, &found, err);
     pcre2_match_data_free(match);
-    if (!is_found)
-        return fail(err, STATUS_FORMAT, "the pattern matches nothing in its standard output");
-    if (is_twice)
-        return fail(err, STATUS_FORMAT,
-                    "the pattern matches more than once, first '%.*s', then '%.*s'; make it match "
-                    "one place",
-                    (int)(group[1] - group[0]), run->out + group[0], (int)(other[1] - other[0]),
-                    run->out + other[0]);
+    TRY(status);
     char text[64], *end;
-    snprintf(text, sizeof text, "%.*s", (int)(group[1] - group[0]), run->out + group[0]);
+    snprintf(text, sizeof text, "%.*s", found.n, found.bytes);
     double number = strtod(text, &end);
     if (end == text || *end)
         return fail(err, STATUS_FORMAT, "the pattern matches '%s', which is no number", text);
@@ -98,6 +128,8 @@ static json_t *objects_of(const struct shell_run *run)
     json_t *all = json_loadb(run->out, run->out_bytes, JSON_REJECT_DUPLICATES, NULL);
     if (json_is_array(all))
         return all;
+    if (json_is_object(all))
+        return json_pack("[o]", all);
     json_decref(all);
     json_t *array = json_array();
     const char *end = run->out + run->out_bytes;

@@ -22,7 +22,7 @@ void value_rule_done(struct value_rule *rule);
  * or one object a line; the only test, or the one of this name (bench_test_name; spaces do not
  * count).
  * COMPARISON_PATTERN: the pattern must match once. COMPARISON_TIME: wall_s.
- * errors  FORMAT: no such number, several, or one that is not above 0 */
+ * errors  FORMAT: no such number, several, or one that is not above 0; LIMIT: PCRE2 gave up */
 enum status value_find(const struct value_rule *rule, const struct shell_run *run, double *value,
                        struct error *err);
 

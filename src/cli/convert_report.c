@@ -97,14 +97,26 @@ static void print_weights(const struct hf_config *c)
         fprintf(stderr, "  config.json: %s\n", c->reason);
 }
 
+static void print_templates(const struct hf_tokenizer *t)
+{
+    fprintf(stderr, ", %s chat template%s", t->n_templates ? "with" : "without",
+            t->n_templates > 1 ? "s" : "");
+    for (size_t i = 0; i < t->n_templates; i++) {
+        char name[128];
+        if (t->n_templates > 1 || strcmp(t->templates[i].name, "default") != 0)
+            fprintf(stderr, "%s %s", i ? "," : "",
+                    text_printable(text_of(t->templates[i].name), name, sizeof name));
+    }
+    fputc('\n', stderr);
+}
+
 static void print_tokenizer(const struct hf_tokenizer *t)
 {
     fprintf(stderr, "  vocabulary: %s%s, %u tokens", t->is_spm ? "SentencePiece" : "BPE, cut like ",
             t->is_spm ? "" : t->pre, t->n_named);
     if (t->n_named < t->n_tokens)
         fprintf(stderr, " and %u rows of the embedding without one", t->n_tokens - t->n_named);
-    fprintf(stderr, ", %s chat template\n",
-            t->chat_template || t->chat_templates ? "with" : "without");
+    print_templates(t);
     if (t->notes[0])
         fprintf(stderr, "  note: %s\n", t->notes);
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/kernel_speed.h"
 #include "machine/bandwidth.h"
@@ -13,6 +14,8 @@
 
 #define LEAST_BYTES    ((uint64_t)32 << 20) /* of made-up weights of a thread */
 #define CACHE_FACTOR   4                    /* of a node's, beyond its caches */
+
+#define LEAST_NUMBER   1e-3 /* of GB/s, us or per cent that are given: nothing is slower by far */
 
 /* Of machines that cannot be measured here: what a server core reads alone, about; the rest from the
  * paper (docs/measurements/prediction.md). Share: Llama3-8B on Ice Lake while threads work. Barriers:
@@ -30,15 +33,18 @@ const char *origin_name(enum origin origin)
     return names[origin];
 }
 
-/* Reads "1.5,2" into at most `most` positive numbers; returns how many, 0 when it is anything else. */
+/* Reads "1.5,2" into at most `most` numbers from LEAST_NUMBER on; returns how many, 0 when it is
+ * anything else. strtod alone would take hexadecimal and spaces too. */
 static int parse_numbers(const char *text, double *numbers, int most)
 {
+    if (strspn(text, "0123456789.eE+-,") != strlen(text))
+        return 0;
     for (int n = 0;; text++) {
         char *end;
         errno = 0;
         bool is_digit = (*text >= '0' && *text <= '9') || *text == '.';
         double value = is_digit ? strtod(text, &end) : 0;
-        if (!is_digit || errno || !(value > 0 && value < 1e9) || n == most)
+        if (!is_digit || errno || !(value >= LEAST_NUMBER && value < 1e9) || n == most)
             return 0;
         numbers[n++] = value;
         if (!*end)
@@ -77,6 +83,14 @@ static enum status read_barriers(struct known_speed *k, const char *text, struct
     k->speed.flat_s = n == 3 ? us[2] / 1e6 : FLAT_TO_GLOBAL * us[1] / 1e6;
     k->barriers = ORIGIN_GIVEN;
     return STATUS_OK;
+}
+
+static enum status check_least(const char *name, double value, struct error *err)
+{
+    if (value == 0 || value >= LEAST_NUMBER)
+        return STATUS_OK;
+    return fail(err, STATUS_USAGE, "%s: %g is too small: give 0 (for none) or %g and more", name,
+                value, LEAST_NUMBER);
 }
 
 static void assume_core(struct known_speed *k)
@@ -224,10 +238,10 @@ static enum status find_here(struct known_speed *k, const struct plan *plan,
         TRY(measure_team(k, plan, topology, o, err));
     if (o->core_gb_s > 0)
         return STATUS_OK;
-    if (plan->layout->n_threads > 1)
+    if (plan->layout->n_threads > 1 || k->share == ORIGIN_GIVEN)
         return measure_core(k, plan, topology, err);
-    k->speed.core_bytes_s = k->speed.share * k->node_bytes_s[0]; /* all threads are one */
-    k->core = k->share;
+    k->speed.core_bytes_s = k->speed.share * k->node_bytes_s[0]; /* measured: all threads are one */
+    k->core = ORIGIN_MEASURED;
     return STATUS_OK;
 }
 
@@ -251,6 +265,9 @@ static enum status find(struct known_speed *k, const struct plan *plan,
                         const struct topology *topology, const struct predict_options *o,
                         struct error *err)
 {
+    TRY(check_least("--core-bandwidth", o->core_gb_s, err));
+    TRY(check_least("--cache-bandwidth", o->cache_gb_s, err));
+    TRY(check_least("--kernel-share", o->share, err));
     if (o->bandwidth)
         TRY(read_bandwidth(k, o->bandwidth, plan->layout->n_nodes, err));
     if (o->barriers)

@@ -87,7 +87,7 @@ static enum status set_value(const struct option *o, const char *name, const cha
     switch (o->type) {
     case OPT_FLAG: *(bool *)field = true; return STATUS_OK;
     case OPT_TEXT:
-    case OPT_MAYBE: *(const char **)field = text; return STATUS_OK;
+    case OPT_MAYBE_XML: *(const char **)field = text; return STATUS_OK;
     case OPT_CHOICE: return parse_choice(o, name, text, field, err);
     case OPT_INT: return parse_integer(o, name, text, field, err);
     case OPT_NUMBER: return parse_number(o, name, text, field, err);
@@ -121,15 +121,20 @@ static const struct option *nth_positional(const struct command *command, int n)
     return NULL;
 }
 
+static bool is_xml(const char *word)
+{
+    size_t n = strlen(word);
+    return word[0] != '-' && n >= 4 && strcmp(word + n - 4, ".xml") == 0;
+}
+
 /* The value of an option that was given without "=value": the next argument, where it takes one. */
 static enum status take_value(const struct option *o, const char *name, int argc, char **argv,
                               int *i, const char **value, struct error *err)
 {
     bool has_next = *i + 1 < argc;
-    if (o->type == OPT_FLAG)
+    *value = "";
+    if (o->type == OPT_FLAG || (o->type == OPT_MAYBE_XML && !(has_next && is_xml(argv[*i + 1]))))
         return STATUS_OK;
-    if (o->type == OPT_MAYBE && (!has_next || argv[*i + 1][0] == '-'))
-        return *value = "", STATUS_OK;
     if (!has_next)
         return fail(err, STATUS_USAGE, "%s needs a value: %s", name, o->value);
     *value = argv[++*i];

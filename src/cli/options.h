@@ -9,13 +9,13 @@
 #include "base/error.h"
 
 enum option_type {
-    OPT_FLAG,   /* bool */
-    OPT_INT,    /* int64_t in [min, max] */
-    OPT_NUMBER, /* double in [min, max] */
-    OPT_TEXT,   /* const char *: borrowed from argv */
-    OPT_MAYBE,  /* const char *: borrowed from argv; "" when the option stands alone: its value is
-                   the next argument unless that begins with a dash or there is none */
-    OPT_CHOICE  /* int: index into the words of `value`, which are separated by | */
+    OPT_FLAG,      /* bool */
+    OPT_INT,       /* int64_t in [min, max] */
+    OPT_NUMBER,    /* double in [min, max] */
+    OPT_TEXT,      /* const char *: borrowed from argv */
+    OPT_MAYBE_XML, /* const char *: borrowed from argv; "" when the option stands alone: its value
+                      is the next argument only if that ends in .xml; any stands behind "=" */
+    OPT_CHOICE     /* int: index into the words of `value`, which are separated by | */
 };
 
 /* A name without a dash ("MODEL") can be given by position; rows take positions in table order.

@@ -18,7 +18,7 @@ struct ppl_options {
 
 enum ppl_cache { PPL_CACHE_AUTO, PPL_CACHE_F16, PPL_CACHE_Q8_0, PPL_CACHE_F32 };
 
-/* Sequences that run together, on the engine or on the reference pass. A zeroed one can be closed. */
+/* Sequences that run together, on engine or reference pass. A zeroed one can be closed. */
 struct ppl_model {
     const struct ppl_options *options; /* borrowed */
     struct model model;
@@ -30,21 +30,23 @@ struct ppl_model {
     int32_t *tokens;               /* owned: n_batch */
     float *logits;                 /* owned: n_logits rows, of the reference */
     int n_sequences, n_batch, n_logits;
+    bool adds_bos, adds_eos; /* the tokenizer, around a text */
 };
 
-/* A token of sequence 0, 1, ... at its next position. Of a sequence's columns in one batch those that
- * want logits are the last. */
+/* A token of sequence 0, 1, ... at its next position. Of a sequence's columns in one batch those
+ * that want logits are the last. */
 struct ppl_column {
     int sequence;
     int32_t token;
     bool wants_logits;
 };
 
-/* Opens the model and its vocabulary. errors: as model_open, tokenizer_open */
+/* Opens the model and its vocabulary.
+ * errors: as model_open, tokenizer_open; USAGE for an output that is a part of the model */
 enum status ppl_open(struct ppl_model *m, const struct ppl_options *options, struct error *err);
 
-/* Makes ready what runs tokens: at most n_sequences of n_ctx positions; says on standard error what
- * was made. errors: as engine_open, session_open, reference_open */
+/* Makes ready what runs tokens: n_sequences of n_ctx positions, or n_logits if that is less; says
+ * on standard error what was made. errors: as engine_open, session_open, reference_open */
 enum status ppl_start(struct ppl_model *m, int n_ctx, int n_sequences, struct error *err);
 
 /* Runs n columns, 1 to n_batch, of which at most n_logits want logits; their rows, in order, valid
@@ -76,13 +78,21 @@ int ppl_sequences_for(const struct ppl_options *options, size_t n_passages, int 
 enum status ppl_run_passages(struct ppl_model *m, const struct passage *passages, size_t n,
                              passage_row *row, void *context, struct error *err);
 
-/* Tokens of text as the options say, with what the model adds in front; with the token for the
- * beginning of text where there would be none. errors: LIMIT for no token at all */
+/* Tokens of text that something follows: as the options say, with what the model adds in front but
+ * not behind; with the token for the beginning of text where there would be none.
+ * errors: LIMIT for no token at all, MEMORY */
 enum status ppl_encode(const struct ppl_model *m, struct text text, struct token_list *list,
                        struct error *err);
 
+/* Puts the token for the beginning of text before the others.
+ * errors: LIMIT if the model has none, MEMORY */
+enum status ppl_put_bos(const struct ppl_model *m, struct token_list *list, struct error *err);
+
 /* A number for JSON; null for NAN. */
 json_t *ppl_number(double number);
+
+/* " +/- 0.0123"; empty for NAN, the error of a single number. */
+const char *ppl_error_text(double error, int n_digits, char out[32]);
 
 /* The three uses. */
 enum status ppl_text(const struct ppl_options *options, struct error *err);

@@ -11,6 +11,9 @@
 #include "measure/greedy_file.h"
 #include "measure/statistics.h"
 
+#define DEFAULT_PREDICT  256
+#define DEFAULT_PARALLEL 32
+
 /* One that is being written. */
 struct writing {
     struct continuation result;
@@ -24,10 +27,12 @@ struct greedy_run {
     struct ppl_model m;
     struct writing *writings; /* owned */
     size_t n, size, next;     /* prompts; the next one that no sequence has taken */
+    int n_predict;            /* tokens of each at most */
     size_t *of_sequence;      /* owned: n_sequences; SIZE_MAX: free */
     struct ppl_column *columns;
     size_t *wanted; /* owned: whose logits come; n_batch */
     size_t n_done;
+    struct continuation *other; /* owned: n, of the file to compare with, or NULL */
     struct output_file out;
     struct ppl_progress progress;
 };
@@ -59,7 +64,7 @@ static enum status add_prompt(struct greedy_run *r, const char *line, size_t n, 
     }
     struct writing *w = &r->writings[r->n++];
     *w = (struct writing){.line = memory_alloc(n, 1)};
-    size_t n_tokens = (size_t)r->options->n_predict;
+    size_t n_tokens = (size_t)r->n_predict;
     w->result.tokens = memory_alloc(n_tokens, sizeof *w->result.tokens);
     if (!w->line || !w->result.tokens)
         return fail_memory(err, r->options->greedy, n_tokens * sizeof *w->result.tokens);
@@ -100,20 +105,43 @@ static enum status read_prompts(struct greedy_run *r, struct error *err)
     return status;
 }
 
+/* Programs do not agree on whether the end token is part of a text. */
+static void drop_end(const struct tokenizer *t, struct continuation *c)
+{
+    while (c->n && tokenizer_is_end(t, c->tokens[c->n - 1]))
+        c->n--;
+}
+
+static enum status read_other(struct greedy_run *r, struct error *err)
+{
+    struct continuation *own = memory_alloc(r->n, sizeof *own);
+    r->other = memory_alloc(r->n, sizeof *r->other);
+    enum status status = STATUS_OK;
+    if (!own || !r->other)
+        status = fail_memory(err, r->options->against, r->n * sizeof *own);
+    for (size_t i = 0; status == STATUS_OK && i < r->n; i++)
+        own[i] = r->writings[i].result;
+    if (status == STATUS_OK)
+        status = greedy_file_read(r->options->against, own, r->other, r->n, r->n_predict, err);
+    for (size_t i = 0; status == STATUS_OK && i < r->n; i++)
+        drop_end(r->m.tokenizer, &r->other[i]);
+    memory_free(own);
+    return status;
+}
+
 static enum status start(struct greedy_run *r, struct error *err)
 {
     const struct ppl_options *o = r->options;
-    size_t longest = 0, n = o->reference ? 1 : (size_t)o->n_parallel;
+    size_t longest = 0, n = o->n_parallel ? (size_t)o->n_parallel : DEFAULT_PARALLEL;
     for (size_t i = 0; i < r->n; i++)
         longest = r->writings[i].prompt.n > longest ? r->writings[i].prompt.n : longest;
     if (longest > (size_t)(INT32_MAX / 2))
         return fail(err, STATUS_LIMIT, "%s: a prompt has %zu tokens", o->greedy, longest);
-    n = n < r->n ? n : r->n;
+    n = o->reference ? 1 : n < r->n ? n : r->n;
     if (o->n_batch && n > (size_t)o->n_batch)
         n = (size_t)o->n_batch;
-    TRY(ppl_start(&r->m, (int)longest + (int)o->n_predict, (int)n, err));
-    n = n < (size_t)r->m.n_logits ? n : (size_t)r->m.n_logits;
-    r->m.n_sequences = (int)n;
+    TRY(ppl_start(&r->m, (int)longest + r->n_predict, (int)n, err));
+    n = (size_t)r->m.n_sequences;
     r->of_sequence = memory_alloc(n, sizeof *r->of_sequence);
     r->columns = memory_alloc((size_t)r->m.n_batch, sizeof *r->columns);
     r->wanted = memory_alloc((size_t)r->m.n_batch, sizeof *r->wanted);
@@ -178,7 +206,7 @@ static void take_token(struct greedy_run *r, size_t prompt, const float *logits)
     bool is_end = tokenizer_is_end(r->m.tokenizer, token);
     if (!is_end)
         w->result.tokens[w->result.n++] = token;
-    if (!is_end && w->result.n < r->options->n_predict)
+    if (!is_end && w->result.n < r->n_predict)
         return;
     for (int i = 0; i < r->m.n_sequences; i++)
         if (r->of_sequence[i] == prompt)
@@ -220,68 +248,52 @@ static enum status write_continuation(struct greedy_run *r, const struct continu
 
 static enum status write_file(struct greedy_run *r, struct error *err)
 {
-    TRY(output_file_open(&r->out, r->options->greedy_out, err));
     for (size_t i = 0; i < r->n; i++)
         TRY(write_continuation(r, &r->writings[i].result, err));
     return output_file_commit(&r->out, err);
 }
 
-struct comparison {
-    struct continuation *own, *other; /* owned; the tokens of own are borrowed */
-    double *places;                   /* owned: positions of the first differences, sorted */
+struct greedy_difference {
+    double *places; /* owned: positions of the first differences, sorted */
     size_t n_other;
     json_t *list; /* owned: a position for each prompt, null: none */
 };
 
-/* Programs do not agree on whether the end token is part of a text. */
-static void drop_end(const struct tokenizer *t, struct continuation *c)
+static enum status compare(struct greedy_run *r, struct greedy_difference *d, struct error *err)
 {
-    while (c->n && tokenizer_is_end(t, c->tokens[c->n - 1]))
-        c->n--;
-}
-
-static enum status compare(struct greedy_run *r, struct comparison *c, struct error *err)
-{
-    c->own = memory_alloc(r->n, sizeof *c->own);
-    c->other = memory_alloc(r->n, sizeof *c->other);
-    c->places = memory_alloc(r->n, sizeof *c->places);
-    c->list = json_array();
-    if (!c->own || !c->other || !c->places || !c->list)
-        return fail_memory(err, r->options->against, r->n * sizeof *c->own);
-    for (size_t i = 0; i < r->n; i++)
-        c->own[i] = r->writings[i].result;
-    TRY(greedy_file_read(r->options->against, c->own, c->other, r->n, (int)r->options->n_predict,
-                         err));
+    d->places = memory_alloc(r->n, sizeof *d->places);
+    d->list = json_array();
+    if (!d->places || !d->list)
+        return fail_memory(err, r->options->against, r->n * sizeof *d->places);
     for (size_t i = 0; i < r->n; i++) {
-        drop_end(r->m.tokenizer, &c->other[i]);
-        int place = first_difference(&c->own[i], &c->other[i]);
+        int place = first_difference(&r->writings[i].result, &r->other[i]);
         if (place >= 0)
-            c->places[c->n_other++] = place;
-        json_array_append_new(c->list, place >= 0 ? json_integer(place) : json_null());
+            d->places[d->n_other++] = place;
+        json_array_append_new(d->list, place >= 0 ? json_integer(place) : json_null());
     }
-    sample_sort(c->places, c->n_other);
+    sample_sort(d->places, d->n_other);
     return STATUS_OK;
 }
 
-static void print_comparison(const struct greedy_run *r, const struct comparison *c)
+static void print_difference(const struct greedy_run *r, const struct greedy_difference *d)
 {
-    printf("Same greedy text: %zu of %zu prompts (%.2f %%)\n", r->n - c->n_other, r->n,
-           100.0 * (double)(r->n - c->n_other) / (double)r->n);
-    if (c->n_other)
+    printf("Same greedy text: %zu of %zu prompt%s (%.2f %%)\n", r->n - d->n_other, r->n,
+           r->n == 1 ? "" : "s", 100.0 * (double)(r->n - d->n_other) / (double)r->n);
+    if (d->n_other)
         printf("First difference: at token %.0f to %.0f, median %.1f (the first token is 0)\n",
-               c->places[0], c->places[c->n_other - 1],
-               sorted_quantile(c->places, c->n_other, 0.5));
+               d->places[0], d->places[d->n_other - 1],
+               sorted_quantile(d->places, d->n_other, 0.5));
 }
 
-static json_t *comparison_json(const struct greedy_run *r, const struct comparison *c)
+static json_t *difference_json(const struct greedy_run *r, const struct greedy_difference *d)
 {
-    double median = c->n_other ? sorted_quantile(c->places, c->n_other, 0.5) : 0;
+    double median = d->n_other ? sorted_quantile(d->places, d->n_other, 0.5) : 0;
     return json_pack("{s:s, s:I, s:o, s:O}", "file", r->options->against, "n_same",
-                     (json_int_t)(r->n - c->n_other), "median_first_difference",
-                     c->n_other ? json_real(median) : json_null(), "first_differences", c->list);
+                     (json_int_t)(r->n - d->n_other), "median_first_difference",
+                     d->n_other ? json_real(median) : json_null(), "first_differences", d->list);
 }
 
-static enum status print_result(const struct greedy_run *r, const struct comparison *c,
+static enum status print_result(const struct greedy_run *r, const struct greedy_difference *d,
                                 struct error *err)
 {
     int64_t n_tokens = 0;
@@ -292,31 +304,28 @@ static enum status print_result(const struct greedy_run *r, const struct compari
             json_pack("{s:s, s:s, s:I, s:I}", "model", r->options->model, "prompts",
                       r->options->greedy, "n", (json_int_t)r->n, "n_tokens", (json_int_t)n_tokens);
         if (result && r->options->against)
-            json_object_set_new(result, "against", comparison_json(r, c));
+            json_object_set_new(result, "against", difference_json(r, d));
         return json_out(stdout, result, 0, err);
     }
-    printf("%zu prompts, %lld tokens\n", r->n, (long long)n_tokens);
+    printf("%zu prompt%s, %lld token%s\n", r->n, r->n == 1 ? "" : "s", (long long)n_tokens,
+           n_tokens == 1 ? "" : "s");
     if (r->options->against)
-        print_comparison(r, c);
+        print_difference(r, d);
     return STATUS_OK;
 }
 
 static enum status finish(struct greedy_run *r, struct error *err)
 {
-    struct comparison c = {0};
+    struct greedy_difference d = {0};
     enum status status = STATUS_OK;
     if (r->options->against)
-        status = compare(r, &c, err);
+        status = compare(r, &d, err);
     if (status == STATUS_OK && r->options->greedy_out)
         status = write_file(r, err);
     if (status == STATUS_OK)
-        status = print_result(r, &c, err);
-    for (size_t i = 0; c.other && i < r->n; i++)
-        memory_free(c.other[i].tokens);
-    memory_free(c.own);
-    memory_free(c.other);
-    memory_free(c.places);
-    json_decref(c.list);
+        status = print_result(r, &d, err);
+    memory_free(d.places);
+    json_decref(d.list);
     return status;
 }
 
@@ -324,22 +333,31 @@ static enum status measure(struct greedy_run *r, struct error *err)
 {
     TRY(ppl_open(&r->m, r->options, err));
     TRY(read_prompts(r, err));
+    if (r->options->against)
+        TRY(read_other(r, err));
+    if (r->options->greedy_out)
+        TRY(output_file_open(&r->out, r->options->greedy_out, err));
     TRY(start(r, err));
     progress_begin(&r->progress, r->n, r->options->quiet);
-    TRY(decode(r, err));
+    enum status status = decode(r, err);
     progress_end(&r->progress);
-    return finish(r, err);
+    return status == STATUS_OK ? finish(r, err) : status;
 }
 
 enum status ppl_greedy(const struct ppl_options *options, struct error *err)
 {
-    struct greedy_run r = {.options = options};
+    struct greedy_run r = {.options = options, .n_predict = DEFAULT_PREDICT};
+    if (options->n_predict)
+        r.n_predict = (int)options->n_predict;
     enum status status = measure(&r, err);
     for (size_t i = 0; i < r.n; i++) {
         memory_free(r.writings[i].line);
         memory_free(r.writings[i].result.tokens);
         token_list_done(&r.writings[i].prompt);
+        if (r.other)
+            memory_free(r.other[i].tokens);
     }
+    memory_free(r.other);
     memory_free(r.writings);
     memory_free(r.of_sequence);
     memory_free(r.columns);

@@ -1,5 +1,6 @@
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "cli/ppl.h"
@@ -7,11 +8,33 @@
 
 #define LOGITS_BYTES ((size_t)256 << 20) /* rows of logits that one batch may ask for */
 
+/* No output may replace one of the files that a split model lies in. */
+static enum status check_outputs(const struct ppl_model *m, struct error *err)
+{
+    const char *out = m->options->kl_base ? m->options->kl_base : m->options->greedy_out;
+    for (int i = 0; out && i < m->model.file.n_shards; i++)
+        TRY(cli_refuse_same_file(m->model.file.shards[i].path, out, err));
+    return STATUS_OK;
+}
+
+/* What the tokenizer puts around a text, seen around a letter. */
+static enum status probe_tokenizer(struct ppl_model *m, struct error *err)
+{
+    struct token_list list = {0};
+    TRY(tokenizer_encode(m->tokenizer, text_of("a"), true, false, &list, err));
+    m->adds_bos = list.n && list.ids[0] == tokenizer_bos(m->tokenizer);
+    m->adds_eos = list.n > 1 && list.ids[list.n - 1] == tokenizer_eos(m->tokenizer);
+    token_list_done(&list);
+    return STATUS_OK;
+}
+
 enum status ppl_open(struct ppl_model *m, const struct ppl_options *options, struct error *err)
 {
     *m = (struct ppl_model){.options = options};
     TRY(model_open(&m->model, options->model, err));
+    TRY(check_outputs(m, err));
     TRY(tokenizer_open(&m->tokenizer, &m->model.file, options->model, options->pre_tokenizer, err));
+    TRY(probe_tokenizer(m, err));
     return options->reference ? model_check_scales(&m->model, err) : STATUS_OK;
 }
 
@@ -80,7 +103,7 @@ enum status ppl_start(struct ppl_model *m, int n_ctx, int n_sequences, struct er
     size_t n_logits = LOGITS_BYTES / row;
     m->n_batch = batch_of(m->options);
     m->n_logits = n_logits < 1 ? 1 : n_logits < (size_t)m->n_batch ? (int)n_logits : m->n_batch;
-    m->n_sequences = n_sequences;
+    m->n_sequences = n_sequences < m->n_logits ? n_sequences : m->n_logits;
     if (m->options->reference)
         TRY(start_references(m, n_ctx, err));
     else
@@ -167,21 +190,35 @@ enum status ppl_encode(const struct ppl_model *m, struct text text, struct token
                        struct error *err)
 {
     TRY(tokenizer_encode(m->tokenizer, text, true, m->options->special, list, err));
+    if (m->adds_eos)
+        list->n--;
+    return list->n ? STATUS_OK : ppl_put_bos(m, list, err);
+}
+
+enum status ppl_put_bos(const struct ppl_model *m, struct token_list *list, struct error *err)
+{
     int32_t bos = tokenizer_bos(m->tokenizer);
-    if (list->n)
-        return STATUS_OK;
     if (bos < 0)
         return fail(err, STATUS_LIMIT,
                     "the text is empty and the model has no beginning-of-text token");
-    list->ids = memory_alloc(1, sizeof *list->ids);
-    if (!list->ids)
-        return fail_memory(err, "text", sizeof *list->ids);
-    list->ids[list->n++] = bos;
-    list->size = 1;
+    int32_t *ids = memory_resize(list->ids, list->n + 1, sizeof *ids);
+    if (!ids)
+        return fail_memory(err, "text", (list->n + 1) * sizeof *ids);
+    memmove(ids + 1, ids, list->n * sizeof *ids);
+    ids[0] = bos;
+    *list = (struct token_list){ids, list->n + 1, list->n + 1};
     return STATUS_OK;
 }
 
 json_t *ppl_number(double number)
 {
     return isfinite(number) ? json_real(number) : json_null();
+}
+
+const char *ppl_error_text(double error, int n_digits, char out[32])
+{
+    out[0] = 0;
+    if (!isnan(error))
+        snprintf(out, 32, " +/- %.*f", n_digits, error);
+    return out;
 }

@@ -51,6 +51,7 @@ void progress_step(struct ppl_progress *p, size_t n_done, const char *value)
     bool is_line = 10 * n_done / p->n_all > 10 * p->n_shown / p->n_all;
     if (is_line || p->shows_all)
         fprintf(stderr, "%s%s", value, is_line ? "" : ",");
+    p->is_within_line = !is_line && (p->is_within_line || p->shows_all);
     if (!is_line)
         return;
     p->n_shown = n_done;
@@ -63,4 +64,6 @@ void progress_end(struct ppl_progress *p)
 {
     if (!p->is_quiet && p->is_terminal)
         fprintf(stderr, "\r\033[K");
+    else if (p->is_within_line)
+        fputc('\n', stderr);
 }

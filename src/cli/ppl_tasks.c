@@ -38,16 +38,28 @@ static enum status encode_joined(struct task_run *r, const char *context, const 
     return status;
 }
 
+/* Tokens of the context. One without any begins with BOS, and then the joined text does too. */
+static enum status measure_context(struct task_run *r, const char *text, struct token_list *joined,
+                                   size_t *n, struct error *err)
+{
+    struct token_list context = {0};
+    TRY(ppl_encode(&r->m, text_of(text), &context, err));
+    int32_t bos = tokenizer_bos(r->m.tokenizer);
+    bool is_alone = context.n == 1 && context.ids[0] == bos;
+    *n = context.n;
+    token_list_done(&context);
+    return is_alone && joined->ids[0] != bos ? ppl_put_bos(&r->m, joined, err) : STATUS_OK;
+}
+
 /* The ending's tokens are those behind as many as the context alone has. */
 static enum status make_passage(struct task_run *r, const struct choice_item *item, int choice,
                                 struct error *err)
 {
-    struct token_list *list = &r->lists[r->n], context = {0};
+    struct token_list *list = &r->lists[r->n];
     struct passage *passage = &r->passages[r->n++];
+    size_t first;
     TRY(encode_joined(r, item->contexts[choice], item->endings[choice], list, err));
-    TRY(ppl_encode(&r->m, text_of(item->contexts[choice]), &context, err));
-    size_t first = context.n;
-    token_list_done(&context);
+    TRY(measure_context(r, item->contexts[choice], list, &first, err));
     if (list->n < 2 || list->n > INT32_MAX / 2)
         return fail(err, STATUS_LIMIT,
                     "%s: line %ld: choice %d and its context have %zu tokens, which cannot be "
@@ -103,9 +115,11 @@ static enum status score_row(void *context, size_t passage, int position, const 
 static void print_score(const char *name, const struct choice_score *s)
 {
     double n = (double)s->n;
-    printf("%-10s %6lld items  acc %.4f +/- %.4f  acc_norm %.4f +/- %.4f\n", name, (long long)s->n,
-           (double)s->n_right / n, share_error(s->n_right, s->n), (double)s->n_right_norm / n,
-           share_error(s->n_right_norm, s->n));
+    char error[32], error_norm[32];
+    printf("%-10s %6lld %-5s  acc %.4f%s  acc_norm %.4f%s\n", name, (long long)s->n,
+           s->n == 1 ? "item" : "items", (double)s->n_right / n,
+           ppl_error_text(share_error(s->n_right, s->n), 4, error), (double)s->n_right_norm / n,
+           ppl_error_text(share_error(s->n_right_norm, s->n), 4, error_norm));
 }
 
 static json_t *score_json(const char *name, const struct choice_score *s)
@@ -145,9 +159,9 @@ static enum status measure(struct task_run *r, struct error *err)
     }
     TRY(ppl_start(&r->m, longest, ppl_sequences_for(r->options, r->n, shortest), err));
     progress_begin(&r->progress, r->tasks.n, r->options->quiet);
-    TRY(ppl_run_passages(&r->m, r->passages, r->n, score_row, r, err));
+    enum status status = ppl_run_passages(&r->m, r->passages, r->n, score_row, r, err);
     progress_end(&r->progress);
-    return print_result(r, err);
+    return status == STATUS_OK ? print_result(r, err) : status;
 }
 
 enum status ppl_tasks(const struct ppl_options *options, struct error *err)

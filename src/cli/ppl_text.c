@@ -68,17 +68,6 @@ static enum status read_text(struct text_run *r, struct error *err)
     return status;
 }
 
-/* Does the tokenizer put a beginning-of-text token before a text? */
-static enum status adds_bos(const struct text_run *r, bool *adds, struct error *err)
-{
-    struct token_list empty = {0};
-    struct text nothing = {"", 0};
-    TRY(tokenizer_encode(r->m.tokenizer, nothing, true, false, &empty, err));
-    *adds = empty.n && empty.ids[0] == tokenizer_bos(r->m.tokenizer);
-    token_list_done(&empty);
-    return STATUS_OK;
-}
-
 static enum status tokenize(struct text_run *r, struct error *err)
 {
     struct text text = {r->text, r->n_bytes};
@@ -152,8 +141,6 @@ static enum status make_passages(struct text_run *r, struct error *err)
 {
     size_t n_chunk = (size_t)r->shape.n_chunk, n_ctx = (size_t)r->shape.n_ctx;
     const int32_t *tokens = r->options->file ? r->tokens.ids : r->base.tokens;
-    bool has_bos;
-    TRY(adds_bos(r, &has_bos, err));
     r->passages = memory_alloc(n_chunk, sizeof *r->passages);
     r->run_tokens = memory_alloc(n_chunk * n_ctx, sizeof *r->run_tokens);
     if (!r->passages || !r->run_tokens)
@@ -161,7 +148,7 @@ static enum status make_passages(struct text_run *r, struct error *err)
     memcpy(r->run_tokens, tokens, n_chunk * n_ctx * sizeof *tokens);
     for (size_t i = 0; i < n_chunk; i++) {
         int32_t *chunk = r->run_tokens + i * n_ctx;
-        if (has_bos)
+        if (r->m.adds_bos)
             chunk[0] = tokenizer_bos(r->m.tokenizer);
         r->passages[i] = (struct passage){chunk, (int)n_ctx, chunk_first((int)n_ctx)};
     }
@@ -201,15 +188,18 @@ static void print_divergence(struct text_run *r)
 {
     struct divergence *d = &r->divergence;
     struct kl_spread kl = divergence_spread(d);
-    double n = (double)d->n, same = (double)d->n_same_top / n;
-    printf("Base:           PPL = %.4f +/- %.5f, ln(PPL/PPL(base)) = %.6f +/- %.6f\n"
-           "KL divergence:  mean %.6f +/- %.6f, median %.6f, 99 %% %.6f, maximum %.6f\n"
-           "Same top token: %.3f +/- %.3f %%\n"
-           "Total variation: mean %.6f +/- %.6f, maximum %.6f\n",
-           perplexity_of(&d->nll_base), perplexity_error(&d->nll_base), d->log_ratio.value,
-           mean_error(&d->log_ratio), d->kl.value, mean_error(&d->kl), kl.median, kl.p99,
-           kl.maximum, 100 * same, 100 * share_error(d->n_same_top, (int64_t)d->n),
-           d->total_variation.value, mean_error(&d->total_variation), d->max_variation);
+    double same = (double)d->n_same_top / (double)d->n;
+    double same_error = share_error(d->n_same_top, (int64_t)d->n);
+    char e[5][32];
+    printf("Base:           PPL = %.4f%s, ln(PPL/PPL(base)) = %.6f%s\n"
+           "KL divergence:  mean %.6f%s, median %.6f, 99 %% %.6f, maximum %.6f\n"
+           "Same top token: %.3f%s %%\n"
+           "Total variation: mean %.6f%s, maximum %.6f\n",
+           perplexity_of(&d->nll_base), ppl_error_text(perplexity_error(&d->nll_base), 5, e[0]),
+           d->log_ratio.value, ppl_error_text(mean_error(&d->log_ratio), 6, e[1]), d->kl.value,
+           ppl_error_text(mean_error(&d->kl), 6, e[2]), kl.median, kl.p99, kl.maximum, 100 * same,
+           ppl_error_text(100 * same_error, 3, e[3]), d->total_variation.value,
+           ppl_error_text(mean_error(&d->total_variation), 6, e[4]), d->max_variation);
 }
 
 static json_t *divergence_json(struct text_run *r)
@@ -247,8 +237,9 @@ static enum status print_result(struct text_run *r, struct error *err)
         return print_json(r, err);
     if (r->options->kl)
         print_divergence(r);
-    printf("Final estimate: PPL = %.4f +/- %.5f\n", perplexity_of(&r->nll),
-           perplexity_error(&r->nll));
+    char error[32];
+    printf("Final estimate: PPL = %.4f%s\n", perplexity_of(&r->nll),
+           ppl_error_text(perplexity_error(&r->nll), 5, error));
     return STATUS_OK;
 }
 
@@ -263,8 +254,9 @@ static enum status measure(struct text_run *r, struct error *err)
                   err));
     progress_begin(&r->progress, n_chunk, r->options->quiet);
     r->progress.shows_all = true;
-    TRY(ppl_run_passages(&r->m, r->passages, n_chunk, score_row, r, err));
+    enum status status = ppl_run_passages(&r->m, r->passages, n_chunk, score_row, r, err);
     progress_end(&r->progress);
+    TRY(status);
     if (r->options->kl_base)
         TRY(logits_writer_commit(&r->writer, err));
     return print_result(r, err);

@@ -109,7 +109,8 @@ static enum status find_class(const struct hf_class **found, struct json_object 
                               struct error *err)
 {
     const char *type = NULL;
-    const json_t *names = json_member(o, "architectures");
+    const json_t *names = NULL;
+    TRY(json_take_list(o, "architectures", &names, err));
     const char *name = json_string_value(json_array_get(names, 0));
     TRY(json_take_text(o, "model_type", &type, err));
     for (size_t i = 0; i < N_CLASSES; i++)
@@ -180,7 +181,8 @@ static enum status read_sizes(struct model_config *m, const struct hf_class *cla
 static enum status refuse_windows(struct json_object o, struct error *err)
 {
     bool is_used = json_member(o, "sliding_window") != NULL;
-    const json_t *layers = json_member(o, "layer_types");
+    const json_t *layers = NULL;
+    TRY(json_take_list(o, "layer_types", &layers, err));
     TRY(json_take_bool(o, "use_sliding_window", &is_used, err));
     for (size_t i = 0; i < json_array_size(layers); i++) {
         const char *kind = json_string_value(json_array_get(layers, i));
@@ -235,7 +237,8 @@ static enum status read_parts(struct hf_config *c, const struct hf_class *class,
 /* Which layers stay out of the quantisation: only the output matrix may. */
 static enum status check_exceptions(struct json_object o, struct error *err)
 {
-    const json_t *list = json_member(o, "modules_to_not_convert");
+    const json_t *list = NULL;
+    TRY(json_take_list(o, "modules_to_not_convert", &list, err));
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *name = json_string_value(json_array_get(list, i));
         if (!name || (strcmp(name, "lm_head") != 0 && strcmp(name, "model.embed_tokens") != 0))

@@ -46,23 +46,22 @@ static enum status read_yarn(struct hf_config *c, struct json_object o, struct e
 {
     struct rope_config *rope = &c->model.rope;
     double factor, attention = 0, scale = 0, scale_all = 0;
+    int64_t original = c->model.n_ctx_train;
     bool truncate = true;
     TRY(need_number(o, "factor", 1, &factor, err));
     TRY(json_take_number(o, "attention_factor", &attention, err));
     TRY(json_take_number(o, "mscale", &scale, err));
     TRY(json_take_number(o, "mscale_all_dim", &scale_all, err));
-    TRY(json_take_number(o, "original_max_position_embeddings", &rope->original_ctx, err));
+    TRY(json_take_whole(o, "original_max_position_embeddings", 1, (1 << 30) - 1, &original, err));
     TRY(only_default(o, "beta_fast", rope->beta_fast, err));
     TRY(only_default(o, "beta_slow", rope->beta_slow, err));
     TRY(json_take_bool(o, "truncate", &truncate, err));
     if (!truncate)
         return fail_value(o, "truncate", 0, "true", err);
-    if (!(rope->original_ctx >= 1 && rope->original_ctx < 1 << 30))
-        return fail_value(o, "original_max_position_embeddings", rope->original_ctx, "1 or more",
-                          err);
     if (attention == 0 && scale != 0 && scale_all != 0)
         attention = yarn_magnitude(factor, scale) / yarn_magnitude(factor, scale_all);
     rope->is_yarn = true;
+    rope->original_ctx = (double)original;
     rope->freq_scale = 1 / factor;
     /* GGUF's factor multiplies the magnitude that the extension itself gives */
     rope->attn_factor = attention > 0 ? attention / yarn_magnitude(factor, 1) : 1;
@@ -101,33 +100,104 @@ static enum status read_llama3(struct hf_config *c, struct json_object o, struct
     return STATUS_OK;
 }
 
-static enum status read_scaling(struct hf_config *c, struct json_object o, struct error *err)
+static enum status read_linear(struct hf_config *c, struct json_object o, struct error *err)
 {
-    const char *kind = NULL;
     double factor;
-    TRY(json_take_text(o, "type", &kind, err));
-    TRY(json_take_text(o, "rope_type", &kind, err));
-    TRY(only_default(o, "partial_rotary_factor", 1, err));
-    if (!kind || strcmp(kind, "default") == 0)
-        return STATUS_OK;
-    if (strcmp(kind, "yarn") == 0)
-        return read_yarn(c, o, err);
-    if (strcmp(kind, "llama3") == 0)
-        return read_llama3(c, o, err);
-    if (strcmp(kind, "linear") != 0)
-        return fail(err, STATUS_UNSUPPORTED,
-                    "%s: kind '%s' is unknown; known are default, linear, yarn, llama3", o.name,
-                    kind);
     TRY(need_number(o, "factor", 1, &factor, err));
     c->model.rope.freq_scale = 1 / factor;
     return STATUS_OK;
+}
+
+/* Without a kind the other members have no meaning; a factor shows that one was meant. */
+static enum status read_default(struct hf_config *c, struct json_object o, struct error *err)
+{
+    (void)c;
+    return only_default(o, "factor", 1, err);
+}
+
+static const struct {
+    const char *name;
+    enum status (*read)(struct hf_config *c, struct json_object o, struct error *err);
+} kinds[] = {{"default", read_default},
+             {"linear", read_linear},
+             {"yarn", read_yarn},
+             {"llama3", read_llama3}};
+
+static const char *const known[] = {
+    "type",
+    "rope_type",
+    "rope_theta",
+    "partial_rotary_factor",
+    "factor",
+    "attention_factor",
+    "mscale",
+    "mscale_all_dim",
+    "original_max_position_embeddings",
+    "beta_fast",
+    "beta_slow",
+    "truncate",
+    "low_freq_factor",
+    "high_freq_factor",
+};
+
+/* Angles of their own for some layers stand as objects in the object. */
+static enum status refuse_unknown(struct json_object o, struct error *err)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)o.json, key, value)
+    {
+        size_t i = 0;
+        while (i < sizeof known / sizeof known[0] && strcmp(key, known[i]) != 0)
+            i++;
+        if (i == sizeof known / sizeof known[0] && !json_is_null(value))
+            return fail(err, STATUS_UNSUPPORTED,
+                        "%s: '%s' (%s) is unknown; only one rotation for all layers, without "
+                        "further members, can be stored",
+                        o.name, key, json_kind(value));
+    }
+    return STATUS_OK;
+}
+
+static enum status read_scaling(struct hf_config *c, struct json_object o, struct error *err)
+{
+    const char *old = NULL, *kind = NULL;
+    TRY(json_take_text(o, "type", &old, err));
+    TRY(json_take_text(o, "rope_type", &kind, err));
+    if (old && kind && strcmp(old, kind) != 0)
+        return fail(err, STATUS_FORMAT, "%s: 'type' is %s, but 'rope_type' is %s", o.name, old,
+                    kind);
+    kind = kind ? kind : old ? old : "default";
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kinds[i].name, kind) == 0) {
+            TRY(refuse_unknown(o, err));
+            TRY(only_default(o, "partial_rotary_factor", 1, err));
+            return kinds[i].read(c, o, err);
+        }
+    return fail(err, STATUS_UNSUPPORTED,
+                "%s: kind '%s' is unknown; known are default, linear, yarn, llama3", o.name, kind);
+}
+
+/* The object of either spelling. A folder with two that differ says two things. */
+static enum status choose_object(struct json_object root, const char **key, struct error *err)
+{
+    const json_t *new = json_member(root, "rope_parameters");
+    const json_t *old = json_member(root, "rope_scaling");
+    *key = new ? "rope_parameters" : "rope_scaling";
+    if (!new || !old || json_equal(new, old))
+        return STATUS_OK;
+    return fail(err, STATUS_UNSUPPORTED,
+                "%s: 'rope_parameters' and 'rope_scaling' are both there and differ; keep the one "
+                "that the model was trained with",
+                root.name);
 }
 
 enum status hf_rope_read(struct hf_config *c, struct json_object root, double default_base,
                          struct error *err)
 {
     char name[400];
-    const char *key = json_member(root, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+    const char *key;
+    TRY(choose_object(root, &key, err));
     struct json_object o = {json_member(root, key), name};
     struct rope_config *rope = &c->model.rope;
     snprintf(name, sizeof name, "%.300s: %s", root.name, key);

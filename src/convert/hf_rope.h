@@ -8,7 +8,8 @@
 /* Fills model.rope, of which head_dim and n_ctx_train must be known; factors are allocated where the
  * kind llama3 needs them.
  * kinds   none, linear, yarn, and llama3 as divisors of the angles (architecture llama only)
- * errors  UNSUPPORTED for another kind or a member that would change the angles; FORMAT, MEMORY */
+ * errors  UNSUPPORTED for another kind, a member that is not known (angles per kind of layer too), and
+ *         both forms with different contents; FORMAT, MEMORY */
 enum status hf_rope_read(struct hf_config *config, struct json_object root, double default_base,
                          struct error *err);
 

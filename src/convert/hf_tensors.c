@@ -278,7 +278,7 @@ static enum status add_rule(struct listing *l, const struct tensor_rule *rule,
     if (rule->rows == DIM_ONE)
         return add_vector(l, name, "weight", source, cols, 0);
     bool is_turned = m->arch->rope_pairs == ROPE_ADJACENT &&
-                     (!strcmp(rule->name, "attn_q") || !strcmp(rule->name, "attn_k"));
+                     (strcmp(rule->name, "attn_q") == 0 || strcmp(rule->name, "attn_k") == 0);
     int turned_head = is_turned ? m->head_dim : 0;
     TRY(add_matrix(l, name, base, source, rows, cols, layer >= 0, turned_head));
     if (layer < 0 || !has_bias(l->config, rule->name))
@@ -333,12 +333,26 @@ static enum status list_all(struct listing *l)
     return refuse_unused(l);
 }
 
+static size_t count_rules(const struct tensor_rule *rules)
+{
+    size_t n = 0;
+    while (rules[n].name)
+        n++;
+    return n;
+}
+
+/* Every rule gives a tensor at most, in a layer also a bias; rope_freqs has none. */
+static size_t most_tensors(const struct model_config *m)
+{
+    return count_rules(m->arch->model_rules) + 1 +
+           2 * count_rules(m->arch->layer_rules) * (size_t)m->n_layer;
+}
+
 enum status hf_tensors_list(struct hf_tensors *tensors, const struct hf_config *config,
                             const struct safetensors *folder, struct error *err)
 {
-    enum { MOST_A_LAYER = 24 };
     struct listing l = {tensors, config, folder, NULL, err};
-    size_t most = MOST_A_LAYER * (1 + (size_t)config->model.n_layer);
+    size_t most = most_tensors(&config->model);
     *tensors = (struct hf_tensors){0};
     tensors->list = memory_alloc(most, sizeof *tensors->list);
     l.is_used = memory_alloc(folder->n_tensors, sizeof *l.is_used);

@@ -58,7 +58,8 @@ void hf_tensor_rows(const struct hf_tensor *tensor, int64_t row0, int64_t row1, 
 enum format_id hf_tensor_stored(const struct hf_tensor *tensor);
 
 /* Codes and scales of the whole matrix, of any ternary kind, in a ternary format.
- * what: for messages; out: format_bytes(...). errors: as ternary_encode; MEMORY */
+ * what: for messages; out: format_bytes(...). errors: FORMAT for a row that is not ternary, and as
+ * ternary_encode; MEMORY */
 enum status hf_tensor_encode(const struct hf_tensor *tensor, enum format_id format,
                              const char *what, uint8_t *out, struct error *err);
 

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "base/file_map.h"
+#include "convert/hf_files.h"
+#include "convert/hf_templates.h"
 
 void hf_tokenizer_note(struct hf_tokenizer *t, const char *format, ...)
 {
@@ -49,6 +51,13 @@ enum status hf_tokenizer_name(struct hf_tokenizer *t, const char *path, int64_t 
     return STATUS_OK;
 }
 
+enum status hf_tokenizer_add(struct hf_tokenizer *t, const char *path, int64_t id, struct text text,
+                             int type, struct error *err)
+{
+    bool is_piece = t->is_spm && id >= 0 && id < t->n_tokens && t->types[id];
+    return hf_tokenizer_name(t, path, id, text, is_piece ? t->types[id] : type, err);
+}
+
 int64_t hf_tokenizer_find(const struct hf_tokenizer *t, struct text text)
 {
     for (uint32_t id = 0; id < t->n_tokens; id++)
@@ -62,6 +71,7 @@ struct folder {
     struct hf_tokenizer *t;
     const char *dir;
     struct json_object config, generation, tokenizer, special; /* json NULL: absent */
+    struct json_object beside; /* a tokenizer.json of which only the added tokens count */
     struct error *err;
 };
 
@@ -76,11 +86,11 @@ static enum status path_of(struct folder *f, const char *name, char **path)
 }
 
 /* Reads a file that may be absent and keeps it. */
-static enum status read_document(struct folder *f, const char *name, struct json_object *o)
+static enum status read_document(struct folder *f, enum hf_file file, struct json_object *o)
 {
     char *path;
     json_t *root;
-    TRY(path_of(f, name, &path));
+    TRY(path_of(f, hf_file_names[file], &path));
     TRY(json_read_file(path, true, &root, f->err));
     *o = (struct json_object){root, path};
     if (root)
@@ -100,13 +110,15 @@ static enum status read_vocabulary(struct folder *f, const char *pre_tokenizer)
 {
     char *json_path, *pieces_path;
     json_t *root;
-    TRY(path_of(f, "tokenizer.json", &json_path));
-    TRY(path_of(f, "tokenizer.model", &pieces_path));
+    TRY(path_of(f, hf_file_names[HF_FILE_TOKENIZER], &json_path));
+    TRY(path_of(f, hf_file_names[HF_FILE_PIECES], &pieces_path));
     TRY(json_read_file(json_path, true, &root, f->err));
     bool has_pieces = access(pieces_path, F_OK) == 0;
     if (root && (!has_pieces || hf_tokenizer_is_byte_level(root)))
         return hf_tokenizer_read_json(f->t, root, json_path, pre_tokenizer, f->err);
-    json_decref(root);
+    if (root)
+        f->t->documents[f->t->n_documents++] = root;
+    f->beside = (struct json_object){root, json_path};
     if (!has_pieces)
         return fail(f->err, STATUS_IO,
                     "%s: neither tokenizer.json nor tokenizer.model is there; load and save the "
@@ -120,28 +132,40 @@ static enum status read_vocabulary(struct folder *f, const char *pre_tokenizer)
     return read_pieces(f, pieces_path);
 }
 
+/* A key that is the id of a token. */
+static bool read_id(const char *key, int64_t *id)
+{
+    size_t n = strlen(key);
+    *id = strtoll(key, NULL, 10);
+    return n >= 1 && n <= 10 && strspn(key, "0123456789") == n;
+}
+
 /* Tokens that were added to a SentencePiece vocabulary. */
 static enum status read_added(struct folder *f)
 {
     const json_t *list = json_member(f->tokenizer, "added_tokens_decoder");
     const char *key;
     json_t *value;
+    if (list && !json_is_object(list))
+        return fail(f->err, STATUS_FORMAT, "%s: 'added_tokens_decoder' is %s, expected an object",
+                    f->tokenizer.name, json_kind(list));
     json_object_foreach((json_t *)(uintptr_t)list, key, value)
     {
         struct json_object o = {value, f->tokenizer.name};
         const char *content = NULL;
         bool is_special = false;
-        char *end;
-        long long id = strtoll(key, &end, 10);
+        int64_t id;
+        if (!read_id(key, &id))
+            return fail(f->err, STATUS_FORMAT,
+                        "%s: 'added_tokens_decoder' has the key '%s', expected the id of a token",
+                        f->tokenizer.name, key);
         TRY(json_take_text(o, "content", &content, f->err));
         TRY(json_take_bool(o, "special", &is_special, f->err));
-        if (*end || !content)
+        if (!content)
             return fail(f->err, STATUS_FORMAT, "%s: added token '%s' has no content",
                         f->tokenizer.name, key);
-        if (id >= 0 && id < f->t->n_tokens && f->t->types[id])
-            continue; /* a piece, whose type SentencePiece knows */
-        TRY(hf_tokenizer_name(f->t, f->tokenizer.name, id, text_of(content),
-                              is_special ? HF_CONTROL : HF_USER_DEFINED, f->err));
+        TRY(hf_tokenizer_add(f->t, f->tokenizer.name, id, text_of(content),
+                             is_special ? HF_CONTROL : HF_USER_DEFINED, f->err));
     }
     return STATUS_OK;
 }
@@ -151,15 +175,14 @@ static enum status read_old_added(struct folder *f)
     struct json_object o;
     const char *key;
     json_t *value;
-    TRY(read_document(f, "added_tokens.json", &o));
+    TRY(read_document(f, HF_FILE_ADDED, &o));
     json_object_foreach((json_t *)(uintptr_t)o.json, key, value)
     {
         int64_t id;
         if (!json_whole(value, &id))
             return fail(f->err, STATUS_FORMAT, "%s: token '%s' has %s for its id", o.name, key,
                         json_kind(value));
-        if (id < 0 || id >= f->t->n_tokens || !f->t->types[id])
-            TRY(hf_tokenizer_name(f->t, o.name, id, text_of(key), HF_USER_DEFINED, f->err));
+        TRY(hf_tokenizer_add(f->t, o.name, id, text_of(key), HF_USER_DEFINED, f->err));
     }
     return STATUS_OK;
 }
@@ -273,32 +296,40 @@ static enum status read_ids(struct folder *f)
     return t->is_spm ? read_spm_rules(f) : note_bos(f);
 }
 
-static enum status read_template(struct folder *f)
+static enum status read_templates(struct folder *f)
 {
-    struct hf_tokenizer *t = f->t;
-    const json_t *stored = json_member(f->tokenizer, "chat_template");
     char *path, *more;
-    TRY(path_of(f, "chat_template.jinja", &path));
+    TRY(path_of(f, hf_file_names[HF_FILE_TEMPLATE], &path));
     TRY(path_of(f, "additional_chat_templates", &more));
     if (access(more, F_OK) == 0)
-        hf_tokenizer_note(t, "the templates in additional_chat_templates are left out");
-    if (json_is_array(stored))
-        t->chat_templates = stored;
-    else
-        t->chat_template = json_string_value(stored);
-    if (access(path, F_OK) != 0)
-        return STATUS_OK;
-    const uint8_t *bytes;
-    size_t size;
-    TRY(file_map(path, "a template", &bytes, &size, f->err));
-    t->chat_template = arena_text(&t->arena, (const char *)bytes, size);
-    file_unmap(bytes, size);
-    return t->chat_template ? STATUS_OK : fail_memory(f->err, path, size);
+        hf_tokenizer_note(f->t, "the templates in additional_chat_templates are left out");
+    return hf_templates_read(f->t, f->tokenizer, path, f->err);
+}
+
+/* "[PADn]" that is the text of another token, where n is a row without one. */
+static enum status check_pads(const struct hf_tokenizer *t, const char *dir, struct error *err)
+{
+    for (uint32_t id = 0; id < t->n_tokens; id++) {
+        int64_t row;
+        char digits[12] = "";
+        struct text text = t->texts[id];
+        if (!t->types[id] || !text_starts(text, "[PAD") || !text_ends(text, "]") || text.n < 6 ||
+            text.n > 5 + 10)
+            continue;
+        memcpy(digits, text.bytes + 4, text.n - 5);
+        if (read_id(digits, &row) && row < t->n_tokens && !t->types[row])
+            return fail(err, STATUS_UNSUPPORTED,
+                        "%s: token %u is '%.*s', the name that row %lld of the embedding would "
+                        "get, which has no token",
+                        dir, id, TEXT(text), (long long)row);
+    }
+    return STATUS_OK;
 }
 
 /* Rows of the embedding without a token get a text that no other one has. */
-static enum status pad(struct hf_tokenizer *t, struct error *err)
+static enum status pad(struct hf_tokenizer *t, const char *dir, struct error *err)
 {
+    TRY(check_pads(t, dir, err));
     for (uint32_t id = 0; id < t->n_tokens; id++) {
         if (t->types[id])
             continue;
@@ -315,23 +346,25 @@ static enum status pad(struct hf_tokenizer *t, struct error *err)
 
 static enum status read_folder(struct folder *f, const char *pre_tokenizer)
 {
-    TRY(read_document(f, "tokenizer_config.json", &f->tokenizer));
-    TRY(read_document(f, "special_tokens_map.json", &f->special));
-    TRY(read_document(f, "generation_config.json", &f->generation));
+    TRY(read_document(f, HF_FILE_TOKENIZER_CONFIG, &f->tokenizer));
+    TRY(read_document(f, HF_FILE_SPECIAL, &f->special));
+    TRY(read_document(f, HF_FILE_GENERATION, &f->generation));
     TRY(read_vocabulary(f, pre_tokenizer));
     if (f->t->is_spm) {
         TRY(read_added(f));
         TRY(read_old_added(f));
+        TRY(hf_tokenizer_read_added(f->t, f->beside.json, f->beside.name, f->err));
     }
     TRY(read_ids(f));
-    TRY(read_template(f));
-    return pad(f->t, f->err);
+    TRY(read_templates(f));
+    return pad(f->t, f->dir, f->err);
 }
 
 enum status hf_tokenizer_open(struct hf_tokenizer *t, const char *dir, uint32_t n_tokens,
                               const char *pre_tokenizer, const json_t *config, struct error *err)
 {
-    struct folder f = {.t = t, .dir = dir, .config = {config, "config.json"}, .err = err};
+    struct folder f = {
+        .t = t, .dir = dir, .config = {config, hf_file_names[HF_FILE_CONFIG]}, .err = err};
     TRY(hf_tokenizer_reserve(t, n_tokens, err));
     enum status status = read_folder(&f, pre_tokenizer);
     if (status != STATUS_OK)
@@ -351,26 +384,6 @@ void hf_tokenizer_close(struct hf_tokenizer *t)
 static enum status put_id(struct gguf_writer *w, const char *key, int64_t id, struct error *err)
 {
     return id < 0 ? STATUS_OK : gguf_put_u32(w, key, (uint32_t)id, err);
-}
-
-/* The templates of a list: "default" is the one without a name in GGUF. */
-static enum status put_templates(const struct hf_tokenizer *t, struct gguf_writer *w,
-                                 struct error *err)
-{
-    if (t->chat_template)
-        TRY(gguf_put_string(w, "tokenizer.chat_template", text_of(t->chat_template), err));
-    for (size_t i = 0; i < json_array_size(t->chat_templates); i++) {
-        const json_t *item = json_array_get(t->chat_templates, i);
-        const char *name = json_string_value(json_object_get(item, "name"));
-        const char *text = json_string_value(json_object_get(item, "template"));
-        char key[160];
-        if (!name || !text || strlen(name) > 100 || (t->chat_template && !strcmp(name, "default")))
-            continue;
-        snprintf(key, sizeof key, "tokenizer.chat_template%s%s", strcmp(name, "default") ? "." : "",
-                 strcmp(name, "default") ? name : "");
-        TRY(gguf_put_string(w, key, text_of(text), err));
-    }
-    return STATUS_OK;
 }
 
 enum status hf_tokenizer_put(const struct hf_tokenizer *t, struct gguf_writer *w, struct error *err)
@@ -393,5 +406,5 @@ enum status hf_tokenizer_put(const struct hf_tokenizer *t, struct gguf_writer *w
     TRY(gguf_put_bool(w, "tokenizer.ggml.add_eos_token", t->add_eos, err));
     if (t->is_spm)
         TRY(gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", t->add_space_prefix, err));
-    return put_templates(t, w, err);
+    return hf_templates_put(t, w, err);
 }

@@ -1,6 +1,7 @@
 /* The vocabulary of a Hugging Face folder as GGUF stores one: byte-level BPE from tokenizer.json,
- * SentencePiece from tokenizer.model; tokens with a meaning and the chat template from the files
- * beside it. What would be cut or merged otherwise by Trine is refused. */
+ * SentencePiece from tokenizer.model; tokens with a meaning and the chat templates from the files
+ * beside it. Kinds, expressions and merges that Trine does not have are refused; what changes few
+ * texts (form NFC, spaces beside tokens, 'legacy') is noted. */
 #ifndef TRINE_CONVERT_HF_TOKENIZER_H
 #define TRINE_CONVERT_HF_TOKENIZER_H
 
@@ -13,6 +14,12 @@ enum { HF_N_DOCUMENTS = 8, HF_N_ENDS = 3 };
 
 /* Numbered as in GGUF, and in SentencePiece. */
 enum { HF_NORMAL = 1, HF_UNKNOWN, HF_CONTROL, HF_USER_DEFINED, HF_UNUSED, HF_BYTE };
+
+/* A chat template; "default": the one without a name in GGUF. */
+struct hf_template {
+    const char *name;
+    struct text text;
+};
 
 struct hf_tokenizer {
     struct arena arena;
@@ -33,9 +40,9 @@ struct hf_tokenizer {
     int64_t bos, unknown, padding; /* -1: none */
     int64_t ends[HF_N_ENDS];       /* eos, eot, eom; -1: none */
     bool add_bos, add_eos, add_space_prefix;
-    const char *chat_template;    /* NULL: none */
-    const json_t *chat_templates; /* list of {name, template}, or NULL */
-    char notes[600];              /* what is not as in the folder, for people */
+    struct hf_template *templates; /* what is written, names once each */
+    size_t n_templates;
+    char notes[600]; /* what is not as in the folder, for people */
 };
 
 /* n_tokens: rows of the embedding. pre_tokenizer: name of the pre-tokenizer, which is then not
@@ -49,6 +56,10 @@ enum status hf_tokenizer_open(struct hf_tokenizer *t, const char *dir, uint32_t 
 enum status hf_tokenizer_read_json(struct hf_tokenizer *t, json_t *root, const char *path,
                                    const char *pre_tokenizer, struct error *err);
 
+/* The list added_tokens of tokenizer.json; json NULL: none. errors: FORMAT */
+enum status hf_tokenizer_read_added(struct hf_tokenizer *t, const json_t *json, const char *path,
+                                    struct error *err);
+
 /* The part of it that reads tokenizer.model from bytes, which are borrowed. */
 enum status hf_tokenizer_read_pieces(struct hf_tokenizer *t, const uint8_t *bytes, size_t size,
                                      const char *path, struct error *err);
@@ -59,6 +70,10 @@ enum status hf_tokenizer_reserve(struct hf_tokenizer *t, uint32_t n_tokens, stru
 /* Names the token of that id. errors: FORMAT for an id out of range or with another text */
 enum status hf_tokenizer_name(struct hf_tokenizer *t, const char *path, int64_t id,
                               struct text text, int type, struct error *err);
+
+/* The same for a token that was added to a vocabulary; a piece of SentencePiece keeps its type. */
+enum status hf_tokenizer_add(struct hf_tokenizer *t, const char *path, int64_t id, struct text text,
+                             int type, struct error *err);
 
 /* The id of a text, -1 for none. Looks at every token. */
 int64_t hf_tokenizer_find(const struct hf_tokenizer *t, struct text text);

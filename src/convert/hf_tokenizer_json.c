@@ -82,9 +82,12 @@ static enum status read_tokens(struct hf_tokenizer *t, struct json_object model,
     return STATUS_OK;
 }
 
-static enum status read_added(struct hf_tokenizer *t, struct json_object root, struct error *err)
+enum status hf_tokenizer_read_added(struct hf_tokenizer *t, const json_t *json, const char *path,
+                                    struct error *err)
 {
-    const json_t *list = json_member(root, "added_tokens");
+    struct json_object root = {json, path};
+    const json_t *list = NULL;
+    TRY(json_take_list(root, "added_tokens", &list, err));
     for (size_t i = 0; i < json_array_size(list); i++) {
         struct json_object o = {json_array_get(list, i), root.name};
         const char *content = NULL;
@@ -99,8 +102,8 @@ static enum status read_added(struct hf_tokenizer *t, struct json_object root, s
         if (!content)
             return fail(err, STATUS_FORMAT, "%s: added token %lld has no content", root.name,
                         (long long)id);
-        TRY(hf_tokenizer_name(t, root.name, id, text_of(content),
-                              is_special ? HF_CONTROL : HF_USER_DEFINED, err));
+        TRY(hf_tokenizer_add(t, path, id, text_of(content),
+                             is_special ? HF_CONTROL : HF_USER_DEFINED, err));
         if (left || right || is_word)
             hf_tokenizer_note(t, "token '%s' %s in transformers, not here", content,
                               is_word ? "stands between words only"
@@ -229,7 +232,7 @@ enum status hf_tokenizer_read_json(struct hf_tokenizer *t, json_t *json, const c
     TRY(check_model(model, path, err));
     TRY(check_normalizer(t, root, err));
     TRY(read_tokens(t, model, path, err));
-    TRY(read_added(t, root, err));
+    TRY(hf_tokenizer_read_added(t, json, path, err));
     TRY(read_merges(t, model, path, err));
     t->pre = pre_tokenizer;
     if (!pre_tokenizer)

@@ -238,8 +238,11 @@ enum status hf_tensor_encode(const struct hf_tensor *t, enum format_id format, c
         status = fail_memory(err, what, (size_t)t->rows * (size_t)t->cols);
     for (int64_t r = 0; status == STATUS_OK && r < t->rows; r++) {
         hf_tensor_rows(t, r, r + 1, row);
-        ternary_find(row, t->cols, (int)group, rows.codes + r * t->cols,
-                     rows.scales + r * n_groups);
+        if (!ternary_find(row, t->cols, (int)group, rows.codes + r * t->cols,
+                          rows.scales + r * n_groups))
+            status = fail(err, STATUS_FORMAT,
+                          "%s: row %lld is not ternary; the folder was changed while it was read",
+                          what, (long long)r);
     }
     if (status == STATUS_OK)
         status = ternary_encode(format, &rows, t->rows, t->cols, what, out, err);

@@ -143,3 +143,15 @@ enum status json_take_text(struct json_object o, const char *key, const char **v
     *value = json_string_value(json);
     return STATUS_OK;
 }
+
+enum status json_take_list(struct json_object o, const char *key, const json_t **value,
+                           struct error *err)
+{
+    const json_t *json = json_member(o, key);
+    if (!json)
+        return STATUS_OK;
+    if (!json_is_array(json))
+        return fail_kind(o, key, "a list", err);
+    *value = json;
+    return STATUS_OK;
+}

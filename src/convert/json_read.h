@@ -40,6 +40,8 @@ enum status json_take_bool(struct json_object o, const char *key, bool *value, s
 /* *value is borrowed from the object. */
 enum status json_take_text(struct json_object o, const char *key, const char **value,
                            struct error *err);
+enum status json_take_list(struct json_object o, const char *key, const json_t **value,
+                           struct error *err);
 
 /* True, and *whole, for a number without a fraction up to 2^53; numbers are read as doubles, because
  * some files hold integers beyond 64 bits. */

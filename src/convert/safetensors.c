@@ -8,6 +8,7 @@
 
 #include "base/file_map.h"
 #include "base/reader.h"
+#include "convert/hf_files.h"
 #include "convert/json_read.h"
 
 /* As the format's own reader bounds it. */
@@ -154,9 +155,10 @@ static int by_name(const void *a, const void *b)
     return order ? order : x->name.n < y->name.n ? -1 : x->name.n > y->name.n;
 }
 
-/* The format allows no gaps: every byte of the data belongs to one tensor. */
-static enum status check_places(const struct header *h, struct safetensor *list, size_t n)
+/* The format allows no gaps: every byte of the data belongs to one of the n tensors from `first`. */
+static enum status check_places(const struct header *h, size_t first, size_t n)
 {
+    struct safetensor *list = n ? h->s->tensors + first : NULL;
     const struct safetensors_file *file = &h->s->files[h->file];
     const uint8_t *at = file->bytes + h->data_at, *end = file->bytes + file->size;
     if (n)
@@ -177,26 +179,38 @@ static enum status check_places(const struct header *h, struct safetensor *list,
     return STATUS_OK;
 }
 
+/* Room for n more tensors; it doubles, because the arena keeps every list that was outgrown. */
+static enum status reserve(struct header *h, size_t n)
+{
+    struct safetensors *s = h->s;
+    if (n <= s->tensors_size - s->n_tensors)
+        return STATUS_OK;
+    size_t size = 2 * s->tensors_size > s->n_tensors + n ? 2 * s->tensors_size : s->n_tensors + n;
+    struct safetensor *list = arena_alloc(&s->arena, size, sizeof *list);
+    if (!list)
+        return fail_memory(h->err, h->path, size * sizeof *list);
+    if (s->n_tensors)
+        memcpy(list, s->tensors, s->n_tensors * sizeof *list);
+    s->tensors = list;
+    s->tensors_size = size;
+    return STATUS_OK;
+}
+
 /* Appends the tensors of a file's header to the list. */
 static enum status add_tensors(struct header *h, json_t *root)
 {
-    size_t n = json_object_size(root), before = h->s->n_tensors;
-    struct safetensor *list = arena_alloc(&h->s->arena, before + n, sizeof *list);
-    if (!list)
-        return fail_memory(h->err, h->path, (before + n) * sizeof *list);
-    if (before)
-        memcpy(list, h->s->tensors, before * sizeof *list);
-    h->s->tensors = list;
+    size_t before = h->s->n_tensors;
+    TRY(reserve(h, json_object_size(root)));
     const char *name;
     json_t *value;
     json_object_foreach(root, name, value)
     {
         if (strcmp(name, "__metadata__") == 0)
             continue;
-        TRY(read_tensor(h, name, value, &list[h->s->n_tensors]));
+        TRY(read_tensor(h, name, value, &h->s->tensors[h->s->n_tensors]));
         h->s->n_tensors++;
     }
-    return check_places(h, list + before, h->s->n_tensors - before);
+    return check_places(h, before, h->s->n_tensors - before);
 }
 
 /* Reads the header of a file that is mapped. */
@@ -255,17 +269,10 @@ static enum status open_file(struct safetensors *s, const char *dir, const char 
     return read_header(s, s->n_files - 1, err);
 }
 
-static bool is_opened(const struct safetensors *s, const char *name)
-{
-    for (int i = 0; i < s->n_files; i++)
-        if (strcmp(strrchr(s->files[i].path, '/') + 1, name) == 0)
-            return true;
-    return false;
-}
-
-/* Opens every file of the map once. Names are those of files in the same folder. */
-static enum status open_shards(struct safetensors *s, const char *dir, const char *index,
-                               const json_t *map, struct error *err)
+/* Opens every file of the map once. Names are those of files in the same folder; opened: an empty
+ * object that remembers them. */
+static enum status open_names(struct safetensors *s, const char *dir, const char *index,
+                              const json_t *map, json_t *opened, struct error *err)
 {
     const char *tensor;
     json_t *value;
@@ -276,13 +283,25 @@ static enum status open_shards(struct safetensors *s, const char *dir, const cha
             return fail(err, STATUS_FORMAT,
                         "%s: tensor '%s': expected the name of a file in this folder", index,
                         tensor);
-        if (is_opened(s, name))
+        if (json_object_get(opened, name))
             continue;
         if (s->n_files == 4096)
             return fail(err, STATUS_LIMIT, "%s: lists more than 4096 files", index);
         TRY(open_file(s, dir, name, err));
+        if (json_object_set_new(opened, name, json_true()) != 0)
+            return fail_memory(err, index, strlen(name));
     }
     return STATUS_OK;
+}
+
+static enum status open_shards(struct safetensors *s, const char *dir, const char *index,
+                               const json_t *map, struct error *err)
+{
+    json_t *opened = json_object();
+    enum status status = opened ? open_names(s, dir, index, map, opened, err)
+                                : fail_memory(err, index, sizeof *opened);
+    json_decref(opened);
+    return status;
 }
 
 /* What the index says of each tensor must be so. */
@@ -330,10 +349,10 @@ static enum status open_indexed(struct safetensors *s, const char *dir, const ch
 
 static enum status open_folder(struct safetensors *s, const char *dir, struct error *err)
 {
-    static const char single[] = "model.safetensors";
+    const char *single = hf_file_names[HF_FILE_TENSORS];
     char *path, *index, *pickle;
     TRY(join(s, dir, single, &path, err));
-    TRY(join(s, dir, "model.safetensors.index.json", &index, err));
+    TRY(join(s, dir, hf_file_names[HF_FILE_INDEX], &index, err));
     TRY(join(s, dir, "pytorch_model.bin", &pickle, err));
     s->files = arena_alloc(&s->arena, 4096, sizeof *s->files);
     if (!s->files)

@@ -41,7 +41,7 @@ struct safetensors {
     struct safetensors_file *files; /* owned: arena */
     int n_files;
     struct safetensor *tensors; /* owned: arena; sorted by name */
-    size_t n_tensors;
+    size_t n_tensors, tensors_size;
     struct arena arena;
 };
 

@@ -5,10 +5,7 @@
 #include "base/clock.h"
 #include "machine/node_memory.h"
 
-#define LEAST_BYTES  ((uint64_t)64 << 20)
-#define CACHE_FACTOR 4
-#define MAX_KINDS    8    /* of packings with their groups, in one plan */
-#define MADE_UP      0x55 /* every byte: finite as a scale of any packing */
+#define MADE_UP 0x55 /* every byte: finite as a scale of any packing */
 
 /* Parts with one kernel: the one with the most rows, and the bytes of all. */
 struct kind {
@@ -21,8 +18,6 @@ static void add_part(struct kind *kinds, int *n, const struct part *part)
     int i = 0;
     while (i < *n && kinds[i].part->run != part->run)
         i++;
-    if (i == MAX_KINDS)
-        return;
     if (i == *n)
         kinds[(*n)++] = (struct kind){part, 0};
     if (part->weight_bytes > kinds[i].part->weight_bytes)
@@ -30,15 +25,31 @@ static void add_part(struct kind *kinds, int *n, const struct part *part)
     kinds[i].bytes += part->weight_bytes;
 }
 
-static int list_kinds(const struct plan *plan, struct kind kinds[MAX_KINDS])
+/* Parts that read weights: as many kinds as a plan can have. */
+static size_t count_parts(const struct program *program)
+{
+    size_t n = 0;
+    for (int s = 0; s < program->n_steps; s++)
+        for (int i = 0; i < program->steps[s].n_parts; i++)
+            n += program->steps[s].parts[i].weight_bytes > 0;
+    return n;
+}
+
+/* *kinds: owned by the caller. */
+static enum status list_kinds(const struct plan *plan, struct kind **kinds, int *n,
+                              struct error *err)
 {
     const struct program *program = &plan->programs[PROGRAM_FEW][0];
-    int n = 0;
+    size_t most = count_parts(program);
+    *kinds = memory_alloc(most, sizeof **kinds);
+    *n = 0;
+    if (!*kinds)
+        return fail_memory(err, "kernel probe", most * sizeof **kinds);
     for (int s = 0; s < program->n_steps; s++)
         for (int i = 0; i < program->steps[s].n_parts; i++)
             if (program->steps[s].parts[i].weight_bytes > 0)
-                add_part(kinds, &n, &program->steps[s].parts[i]);
-    return n;
+                add_part(*kinds, n, &program->steps[s].parts[i]);
+    return STATUS_OK;
 }
 
 static uint64_t bytes_of(const struct packed *w)
@@ -99,26 +110,45 @@ static enum status time_part(double *byte_s, const struct part *part, struct pac
     return status;
 }
 
+/* How each kind is run. */
+struct trial {
+    const struct topology *topology;
+    const struct team_layout *layout;
+    int memory_node;
+    uint64_t least_bytes;
+    double seconds;
+};
+
+/* Seconds a byte of one kind, on made-up weights. */
+static enum status time_kind(double *byte_s, const struct kind *kind, const struct trial *trial,
+                             struct error *err)
+{
+    struct packed w = enlarged(kind->part, trial->least_bytes);
+    struct node_arena memory;
+    TRY(node_arena_open(&memory, trial->topology, trial->layout, MEMORY_LOCAL, trial->memory_node,
+                        bytes_of(&w), "kernel probe", err));
+    w.data = memset(memory.base, MADE_UP, bytes_of(&w));
+    enum status status = time_part(byte_s, kind->part, w, trial->seconds, err);
+    node_arena_close(&memory);
+    return status;
+}
+
 enum status kernel_speed_measure(double *bytes_s, const struct plan *plan,
                                  const struct topology *topology, int memory_node,
                                  uint64_t least_bytes, double seconds, struct error *err)
 {
-    struct kind kinds[MAX_KINDS];
-    int n = list_kinds(plan, kinds);
-    double all_s = 0, all_bytes = 0;
-    for (int i = 0; i < n; i++) {
-        struct packed w = enlarged(kinds[i].part, least_bytes);
-        struct node_arena memory;
-        double byte_s = 0;
-        TRY(node_arena_open(&memory, topology, plan->layout, MEMORY_LOCAL, memory_node,
-                            bytes_of(&w), "kernel probe", err));
-        w.data = memset(memory.base, MADE_UP, bytes_of(&w));
-        enum status status = time_part(&byte_s, kinds[i].part, w, seconds, err);
-        node_arena_close(&memory);
-        TRY(status);
+    const struct trial trial = {topology, plan->layout, memory_node, least_bytes, seconds};
+    struct kind *kinds;
+    int n;
+    TRY(list_kinds(plan, &kinds, &n, err));
+    double all_s = 0, all_bytes = 0, byte_s = 0;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < n && status == STATUS_OK; i++) {
+        status = time_kind(&byte_s, &kinds[i], &trial, err);
         all_s += byte_s * (double)kinds[i].bytes;
         all_bytes += (double)kinds[i].bytes;
     }
+    memory_free(kinds);
     *bytes_s = all_bytes / all_s;
-    return STATUS_OK;
+    return status;
 }

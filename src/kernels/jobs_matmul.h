@@ -51,6 +51,7 @@ enum epilogue {
  *         q4_k, q5_k: blocks of 256 ascending; s_b = int32 sum over 8 groups of 32 of scale * (sum of
  *             code * q), m_b = the same of minimum * (sum of q), |s_b| <= 8 * 63 * 32 * 31 * 127 < 2^31;
  *             y = fma((float)s_b, d * act scale, y), then y = fma(-(float)m_b, dmin * act scale, y)
+ *         q2_k: the same of 16 groups of 16
  *         float packings: y = fma(w[i], x[i], y) over all inputs in order, starting from 0
  *         then y = y * row_scale[r] if there is one, then y = y * scale[r % 2] if that is not 1, then y = y * token_scale[t] if there is
  *         one, then y = y + bias[r] if there is one

@@ -7,6 +7,8 @@
 #define N_PASSES    9
 #define PASS_NS     20000000 /* about */
 #define FIRST_STEPS 1000     /* to guess how many a pass has */
+#define NODE_BYTES  4096     /* a page: it lies on the node that writes it first */
+_Static_assert(sizeof(struct barrier_node) <= NODE_BYTES, "a node's part is within its page");
 
 /* Each thread's is on lines of its own. */
 struct thread_cursor {
@@ -28,7 +30,7 @@ static void make_node(void *context, const struct team_member *me)
 {
     struct trial *trial = context;
     if (me->in_node == 0)
-        trial->barrier.nodes[me->node] = aligned_alloc(4096, 4096);
+        trial->barrier.nodes[me->node] = aligned_alloc(NODE_BYTES, NODE_BYTES);
     if (me->in_node == 0 && trial->barrier.nodes[me->node])
         *trial->barrier.nodes[me->node] = (struct barrier_node){0};
 }
@@ -79,7 +81,7 @@ static enum status open_trial(struct trial *trial, struct error *err)
     team_run(trial->team, make_node, trial);
     for (size_t i = 0; i < n_nodes; i++)
         if (!trial->barrier.nodes[i])
-            return fail_memory(err, "barrier probe", 4096);
+            return fail_memory(err, "barrier probe", NODE_BYTES);
     return STATUS_OK;
 }
 

@@ -7,8 +7,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "machine/counters_state.h"
+
+#define MOST_W 1000 /* of a package: more than any draws for long (TDPs of 2025: 500 W) */
 
 const struct counter_info *counter_info(enum counter_id id)
 {
@@ -94,7 +97,7 @@ void counters_clear(struct counters *c)
 {
     for (int i = 0; i < N_COUNTERS; i++) {
         struct counter_state *state = &c->states[i];
-        state->is_estimated = state->is_lost = false;
+        state->is_estimated = state->is_lost = state->is_long = false;
         state->amount = state->seconds = 0;
     }
 }
@@ -105,6 +108,7 @@ static bool take_sample(const struct counter_input *input, struct counter_sample
     *sample = (struct counter_sample){0};
     if (input->fd >= 0)
         return read(input->fd, sample, sizeof *sample) == sizeof *sample;
+    sample->enabled_ns = sample->running_ns = (uint64_t)clock_ns();
     return counters_read_file(input->file, &sample->value);
 }
 
@@ -122,6 +126,12 @@ static uint64_t difference(const struct counter_input *input, uint64_t end)
     return is_wrapped ? input->range - input->begin.value + end : end - input->begin.value;
 }
 
+/* Whether a file's number may have come round to where it began, or further: it does not show that. */
+static bool is_too_long(const struct counter_input *input, uint64_t ns)
+{
+    return input->fd < 0 && (double)ns / 1e9 * MOST_W >= input->scale * (double)input->range;
+}
+
 /* Adds what one input counted. When units have more events than counters, each is on for a part of
  * the time, and its count is that part of the whole. */
 static void add_input(struct counter_state *state, const struct counter_input *input,
@@ -135,6 +145,7 @@ static void add_input(struct counter_state *state, const struct counter_input *i
         state->is_estimated = true;
         amount *= running > 0 ? (double)enabled / (double)running : 0;
     }
+    state->is_long |= is_too_long(input, enabled);
     state->amount += amount;
     state->seconds += (double)enabled / 1e9;
 }
@@ -159,6 +170,10 @@ struct counter_reading counters_read(const struct counters *c, enum counter_id i
     if (state->is_lost)
         return (struct counter_reading){
             .reason = "it did not count: others use the unit's counters, or it cannot be read"};
+    if (state->is_long)
+        return (struct counter_reading){
+            .reason = "samples were too long: powercap's number may have gone through its whole "
+                      "range at 1000 W, and does not show how often it did"};
     return (struct counter_reading){.is_present = true,
                                     .amount = state->amount,
                                     .seconds = state->seconds,

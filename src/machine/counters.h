@@ -60,8 +60,8 @@ void counters_close(struct counters *counters);
 /* Nothing is counted yet. */
 void counters_clear(struct counters *counters);
 
-/* What lies between is added. powercap's energies may not wrap twice between them: that takes
- * minutes at full power. */
+/* What lies between is added. powercap's energies wrap, and must use less than one range between
+ * them: a counter is absent after an interval that was long enough for more. */
 void counters_start(struct counters *counters);
 void counters_stop(struct counters *counters);
 

@@ -9,7 +9,7 @@
 
 #define COUNTERS_PATH 512
 
-/* A number that grows while counting, and how long it was counted. */
+/* A number that grows while counting, and how long it was counted; of a file, the clock. */
 struct counter_sample {
     uint64_t value, enabled_ns, running_ns;
 };
@@ -27,6 +27,7 @@ struct counter_input {
 struct counter_state {
     bool is_present, is_estimated;
     bool is_lost; /* an input could not be read, or did not count in an interval */
+    bool is_long; /* a file may have gone through its whole range in an interval */
     double amount, seconds;
     char source[128], reason[512];
 };

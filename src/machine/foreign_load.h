@@ -27,9 +27,9 @@ struct foreign_load {
 };
 
 /* From readings at the beginning and at the end of an interval of wall_s seconds, and the CPU
- * seconds that belong to the one who asks. The system counts in ticks of 1/100 s on each CPU, so cpus
- * is known to about 0.02 / wall_s: NAN for less than 0.1 s, and where the clock of the CPUs stood
- * still. */
+ * seconds that belong to the one who asks. The system counts in ticks of 1/100 s on each CPU, so
+ * cpus is known to about 0.02 / wall_s: NAN for less than 0.1 s, and where the clock of the CPUs
+ * stood still. */
 struct foreign_load foreign_load_between(const struct cpu_times *begin, const struct cpu_times *end,
                                          double wall_s, double own_s);
 

@@ -26,6 +26,12 @@ struct survey {
     int n_cores;
 };
 
+static enum status fail_no_topology(const char *path, struct error *err)
+{
+    return fail(err, STATUS_FORMAT, "%s: no topology: expected an XML file as lstopo writes it",
+                path);
+}
+
 /* Describes the source to hwloc. */
 static enum status choose_source(hwloc_topology_t hwloc, const struct topology_source *source,
                                  struct error *err)
@@ -40,8 +46,7 @@ static enum status choose_source(hwloc_topology_t hwloc, const struct topology_s
     if (errno != EINVAL)
         return fail(err, STATUS_IO, "%s: cannot read the topology: %s", source->xml,
                     strerror(errno));
-    return fail(err, STATUS_FORMAT, "%s: not a topology in XML, as `lstopo FILE.xml` writes it",
-                source->xml);
+    return fail_no_topology(source->xml, err);
 }
 
 /* What may not be used stays in the topology, so that the distance to it is known: it is told apart
@@ -58,7 +63,8 @@ static enum status load(struct topology *t, const struct topology_source *source
                                         (is_live ? HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING : 0ul));
     if (hwloc_topology_load(hwloc) != 0) {
         if (source->xml)
-            return fail(err, STATUS_FORMAT, "%s: hwloc cannot load this topology", source->xml);
+            return fail(err, STATUS_FORMAT,
+                        "%s: no topology: expected an XML file as lstopo writes it", source->xml);
         return fail(err, STATUS_IO, "the topology of this machine cannot be read: %s",
                     strerror(errno));
     }

@@ -4,9 +4,10 @@
  *   HellaSwag   {"ctx": T or "ctx_a": T, "ctx_b": T; "endings": [T, ...], "label": N}; an
  *               "activity_label" stands before the context
  *   ARC         {"question": T, "choices": {"text": [T, ...], "label": [T, ...]}, "answerKey": T}
- *               or {"question": {"stem": T, "choices": [{"text": T, "label": T}, ...]}, "answerKey"}
- *   WinoGrande  {"sentence": T with _, "option1": T, "option2": T, "answer": "1" or "2"}: each option
- *               is put in the blank, and the text after it is scored
+ *               or {"question": {"stem": T, "choices": [{"text": T, "label": T}, ...]},
+ *               "answerKey": T}
+ *   WinoGrande  {"sentence": T with _, "option1": T, "option2": T, "answer": "1" or "2"}: each
+ *               option is put in the blank, and the text after it is scored
  *
  * Texts are prepared as lm-evaluation-harness does, zero-shot. */
 #ifndef TRINE_MEASURE_CHOICE_TASKS_H
@@ -19,7 +20,8 @@ enum choice_kind { CHOICE_HELLASWAG, CHOICE_ARC, CHOICE_WINOGRANDE, N_CHOICE_KIN
 
 #define MAX_CHOICES 26
 
-/* The model reads a context, a space and an ending; the likelihood of space and ending counts. */
+/* The model reads a context, a space and an ending; the likelihood of space and ending counts. An
+ * empty context is the token for the beginning of text. */
 struct choice_item {
     enum choice_kind kind;
     int n, answer; /* choices; index of the right one */

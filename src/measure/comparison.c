@@ -27,6 +27,23 @@ static bool is_printable(const char *text)
     return strcmp(text_printable(text_of(text), copy, sizeof copy), text) == 0;
 }
 
+enum status comparison_check_text(const char *text, struct error *err)
+{
+    size_t n = strlen(text);
+    if (!text[strspn(text, " \t\n")])
+        return fail(err, STATUS_USAGE, "is empty");
+    if (n > COMPARISON_TEXT_BYTES)
+        return fail(err, STATUS_USAGE, "is too long: %zu bytes, at most %d", n,
+                    COMPARISON_TEXT_BYTES);
+    for (size_t at = 0, length; at < n; at += length) {
+        length = (size_t)utf8_decode(text + at, n - at, NULL);
+        if (length == 0)
+            return fail(err, STATUS_USAGE, "is no UTF-8 at byte %zu, so no record can hold it",
+                        at + 1);
+    }
+    return STATUS_OK;
+}
+
 enum status comparison_add_variant(struct comparison *c, const char *name, const char *command,
                                    struct error *err)
 {
@@ -37,8 +54,9 @@ enum status comparison_add_variant(struct comparison *c, const char *name, const
                     COMPARISON_NAME_BYTES);
     if (comparison_find(c, name) >= 0)
         return fail(err, STATUS_USAGE, "two variants are called '%s'", name);
-    if (!command[strspn(command, " \t\n")])
-        return fail(err, STATUS_USAGE, "the command of '%s' is empty", name);
+    struct error why;
+    if (comparison_check_text(command, &why) != STATUS_OK)
+        return fail(err, STATUS_USAGE, "the command of '%s' %s", name, why.text);
     char *own_name = arena_text(&c->arena, name, strlen(name));
     char *own_command = arena_text(&c->arena, command, strlen(command));
     if (!own_name || !own_command)

@@ -15,6 +15,7 @@
 #define COMPARISON_ATTEMPTS   100
 #define COMPARISON_RUNS       20000
 #define COMPARISON_NAME_BYTES 40
+#define COMPARISON_TEXT_BYTES 65535 /* of a command, a pattern or a test */
 
 /* Where a run's number comes from. */
 enum comparison_value {
@@ -56,8 +57,13 @@ enum status comparison_init(struct comparison *c, struct error *err);
 /* Accepts a zeroed object. */
 void comparison_done(struct comparison *c);
 
-/* Copies both texts. errors: LIMIT: too many; USAGE: a name that is empty, too long, not printable or there
- * already, an empty command; MEMORY */
+/* May a command, a pattern or a test be this text? It must be possible to write it into a record
+ * and to read it back.
+ * errors  USAGE: blank, too long, or no UTF-8; the text follows on the name of what it is */
+enum status comparison_check_text(const char *text, struct error *err);
+
+/* Copies both texts. errors: LIMIT: too many; USAGE: a name that is empty, too long, not printable
+ * or there already, a command that comparison_check_text refuses; MEMORY */
 enum status comparison_add_variant(struct comparison *c, const char *name, const char *command,
                                    struct error *err);
 
@@ -112,9 +118,9 @@ struct comparison_analysis {
     struct comparison_summary variants[COMPARISON_MOST];
 };
 
-/* A difference is called one if the interval excludes 1 and so few rounds lie on the other side that
- * fair coins would do the same in 1 of 16 comparisons at most: the interval alone is too narrow for
- * few rounds (statistics.h).
+/* A difference is called one if the interval excludes 1 and so few rounds lie on the other side
+ * that fair coins would do the same in 1 of 16 comparisons at most: the interval alone is too narrow
+ * for few rounds (statistics.h).
  * errors  LIMIT: no round is finished; MEMORY */
 enum status comparison_analyse(const struct comparison *c, int base, struct comparison_analysis *a,
                                struct error *err);

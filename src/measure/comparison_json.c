@@ -9,7 +9,6 @@
 
 #define VERSION    1
 #define MOST_BYTES ((int64_t)64 << 20)
-#define MOST_TEXT  65536 /* bytes of a command */
 #define LARGEST    1e18
 
 static const char *const value_names[N_COMPARISON_VALUES] = {"auto", "pattern", "time"};
@@ -49,14 +48,17 @@ static json_t *record_json(const struct comparison *c)
     json_t *runs = json_array();
     for (size_t i = 0; i < c->n_runs; i++)
         json_array_append_new(runs, run_json(c, &c->runs[i]));
-    if (json_array_size(runs) != c->n_runs) { /* no memory: never a record with less in it */
+    json_t *variants = variants_json(c);
+    /* no memory: never a record with less in it */
+    if (json_array_size(runs) != c->n_runs || json_array_size(variants) != (size_t)c->n_variants) {
         json_decref(runs);
+        json_decref(variants);
         return NULL;
     }
     return json_pack("{s:i, s:s, s:o, s:o, s:b, s:o, s:O, s:o}", "trine_compare", VERSION, "value",
                      value_names[c->value], "test", text_json(c->test), "pattern",
                      text_json(c->pattern), "lower_is_better", c->is_lower_better, "variants",
-                     variants_json(c), "sessions", c->sessions, "runs", runs);
+                     variants, "sessions", c->sessions, "runs", runs);
 }
 
 /* 15 digits are the same again after reading and writing. */
@@ -104,7 +106,8 @@ static const char *read_text(struct record_reader *r, json_t *object, const char
     if (may_be_null && json_is_null(value))
         return NULL;
     size_t n = json_string_length(value);
-    if (json_is_string(value) && n < MOST_TEXT && strlen(json_string_value(value)) == n)
+    if (json_is_string(value) && n <= COMPARISON_TEXT_BYTES &&
+        strlen(json_string_value(value)) == n)
         return json_string_value(value);
     refuse(r, name, "text");
     return "";
@@ -161,6 +164,21 @@ static const char *keep(struct record_reader *r, struct comparison *c, const cha
     return copy;
 }
 
+/* What compare_options_apply never makes. */
+static void check_settings(struct record_reader *r, const struct comparison *c)
+{
+    if (c->value == COMPARISON_PATTERN && !c->pattern)
+        refuse(r, "pattern", "text, which value \"pattern\" needs");
+    if (c->value != COMPARISON_PATTERN && c->pattern)
+        refuse(r, "pattern", "null, as value is not \"pattern\"");
+    if (c->value != COMPARISON_AUTO && c->test)
+        refuse(r, "test", "null, as value is not \"auto\"");
+    if (c->value == COMPARISON_TIME && !c->is_lower_better)
+        refuse(r, "lower_is_better", "true, as value is \"time\"");
+    if (c->value == COMPARISON_AUTO && c->is_lower_better)
+        refuse(r, "lower_is_better", "false, as value is \"auto\"");
+}
+
 static void read_settings(struct record_reader *r, struct comparison *c, json_t *record)
 {
     read_integer(r, record, "trine_compare", VERSION, VERSION);
@@ -174,6 +192,7 @@ static void read_settings(struct record_reader *r, struct comparison *c, json_t 
     c->test = keep(r, c, read_text(r, record, "test", true));
     c->pattern = keep(r, c, read_text(r, record, "pattern", true));
     c->is_lower_better = read_flag(r, record, "lower_is_better");
+    check_settings(r, c);
 }
 
 static void read_variants(struct record_reader *r, struct comparison *c, json_t *record)

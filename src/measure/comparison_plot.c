@@ -14,7 +14,8 @@
 #define MOST_TICKS   7
 #define LETTER_WIDTH 7.2 /* of 12 pixel sans-serif, on average */
 
-/* Distinct also in grey and for the colour-blind (after Okabe and Ito); red is for what is disturbed. */
+/* Distinct also in grey and for the colour-blind (after Okabe and Ito); red is for what is
+ * disturbed. */
 static const char *const colours[COMPARISON_MOST] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7",
                                                      "#56b4e9", "#7a5195", "#8c6d31", "#444444"};
 

@@ -24,41 +24,50 @@ static double largest_of(const double *numbers, int n)
 }
 
 /* One term, of p_base = exp(log_base) and p = exp(log_p). */
-static double kl_term(double p_base, double log_base, double p, double log_p)
+static void add_term(struct row_divergence *d, double p_base, double log_base, double log_p)
 {
-    return p_base * (log_base - log_p) - p_base + p;
+    double p = exp(log_p);
+    d->kl += p_base > 0 ? p_base * (log_base - log_p) - p_base + p : p;
+    d->total_variation += fabs(p_base - p) / 2;
+}
+
+/* log(sum of exp(logits[i])) of the entries that are not kept; -INFINITY without any. Their
+ * probabilities may all be too small for a double. */
+static double tail_log_sum(const struct base_row *base, const float *logits, int n_vocab)
+{
+    double largest = -INFINITY, sum = 0;
+    for (int i = 0; i < n_vocab; i++)
+        if (base->log_p[i] <= base->floor)
+            largest = fmax(largest, logits[i]);
+    for (int i = 0; i < n_vocab; i++)
+        if (base->log_p[i] <= base->floor)
+            sum += exp(logits[i] - largest);
+    return largest + log(sum);
 }
 
 /* The entries that are not kept, as one. */
-static void add_tail(const struct base_row *base, double p, struct row_divergence *d)
+static void add_tail(struct row_divergence *d, const struct base_row *base, double log_p)
 {
-    double p_base = fmin(fmax(p, base->tail_least), base->tail_most);
-    d->kl += p_base > 0 && p > 0 ? kl_term(p_base, log(p_base), p, log(p)) : p;
-    d->total_variation += fabs(p_base - p) / 2;
+    double p = exp(log_p), p_base = fmin(fmax(p, base->tail_least), base->tail_most);
+    add_term(d, p_base, p_base == p ? log_p : log(p_base), log_p);
 }
 
 struct row_divergence row_divergence(const struct base_row *base, const float *logits, int n_vocab,
                                      int token)
 {
-    double norm = log_sum_exp(logits, n_vocab), tail = 0;
+    double norm = log_sum_exp(logits, n_vocab);
     int top = first_choice(logits, n_vocab);
     struct row_divergence d = {
         .nll = norm - (double)logits[token],
         .nll_base = -base->log_p[token],
         .is_same_top = base->log_p[top] == largest_of(base->log_p, n_vocab),
     };
-    for (int i = 0; i < n_vocab; i++) {
-        double log_p = (double)logits[i] - norm, p = exp(log_p), log_base = base->log_p[i];
-        if (log_base > base->floor) {
-            double p_base = exp(log_base);
-            d.kl += kl_term(p_base, log_base, p, log_p);
-            d.total_variation += fabs(p_base - p) / 2;
-        } else {
-            tail += p;
-        }
-    }
+    for (int i = 0; i < n_vocab; i++)
+        if (base->log_p[i] > base->floor)
+            add_term(&d, exp(base->log_p[i]), base->log_p[i], (double)logits[i] - norm);
     if (base->floor > -INFINITY)
-        add_tail(base, tail, &d);
+        add_tail(&d, base, tail_log_sum(base, logits, n_vocab) - norm);
+    d.total_variation = fmin(d.total_variation, 1); /* rounded probabilities may sum to more */
     return d;
 }
 

@@ -20,8 +20,8 @@ struct continuation {
 enum status greedy_file_add(struct output_file *out, const struct continuation *c, struct text text,
                             struct error *err);
 
-/* Reads as many continuations as there are prompts; each line must repeat its prompt. Of each at most
- * n_most tokens are kept.
+/* Reads as many continuations as there are prompts; each line must repeat its prompt. Of each at
+ * most n_most tokens are kept.
  * errors: IO; FORMAT with the line's number; MEMORY */
 enum status greedy_file_read(const char *path, const struct continuation *prompts,
                              struct continuation *read, size_t n, int n_most, struct error *err);

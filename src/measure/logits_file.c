@@ -9,11 +9,14 @@
 #include "base/reader.h"
 #include "measure/perplexity.h"
 
-#define MAGIC        "_logits_"
-#define HEADER_BYTES 20
-#define N_STEPS      65535
-#define MAX_VOCAB    (1 << 24)
-#define MAX_CTX      (1 << 24)
+#define MAGIC          "_logits_"
+#define HEADER_BYTES   20
+#define N_STEPS        65535
+#define MAX_VOCAB      (1 << 24)
+#define MAX_CTX        (1 << 24)
+
+/* The depth is the difference of two floats: at logits of 10,000 it is off by 6e-5 of itself. */
+#define DEPTH_ROUNDING 1e-4
 
 static size_t row_bytes(int n_vocab)
 {
@@ -158,20 +161,46 @@ enum status logits_reader_open(struct logits_reader *r, const char *path, struct
     return r->bytes && r->log_p ? STATUS_OK : fail_memory(err, path, n * sizeof *r->log_p);
 }
 
-/* The limits of what a row of the full depth does not keep: what is left of 1, give or take the
- * rounding of what is kept, and not more than if all of it lay at the floor. */
-static void find_tail(struct base_row *row, int n_vocab, double step)
+/* What the entries of a row sum to: those that are kept, and the others at most. */
+struct row_sum {
+    double kept, tail_most;
+};
+
+static struct row_sum sum_row(const struct base_row *row, int n_vocab, double step)
 {
-    double kept = 0, n_tail = 0;
+    struct row_sum sum = {0};
+    double n_tail = 0;
     for (int i = 0; i < n_vocab; i++) {
         if (row->log_p[i] > row->floor)
-            kept += exp(row->log_p[i]);
+            sum.kept += exp(row->log_p[i]);
         else
             n_tail++;
     }
-    double rounding = kept * step / 2 + 1e-5; /* and of step and lowest to float */
-    row->tail_least = fmax(0, 1 - kept - rounding);
-    row->tail_most = fmax(row->tail_least, fmin(1 - kept + rounding, n_tail * exp(row->floor)));
+    sum.tail_most = n_tail > 0 ? n_tail * exp(row->floor + step / 2) : 0;
+    return sum;
+}
+
+/* Can it be 1? Each log p is off by a step at most, and by 0.001 for what programs computed in
+ * float; a file so coarse that 1 % is in doubt says nothing. */
+static enum status check_sum(const struct logits_reader *r, const struct row_sum *sum, double step,
+                             struct error *err)
+{
+    double most = fmin(step + 0.001, 0.01);
+    if (sum->kept <= 1 + most && sum->kept + sum->tail_most >= 1 - most)
+        return STATUS_OK;
+    return fail(err, STATUS_FORMAT,
+                "%s: the probabilities of row %lld sum to %g, not to 1: the file is damaged or too "
+                "coarse, write it again",
+                r->path, (long long)r->n_read, sum->kept + sum->tail_most);
+}
+
+/* The limits of what a row of the full depth does not keep: what is left of 1, give or take the
+ * rounding of what is kept, and not more than if all of it lay at the floor. */
+static void find_tail(struct base_row *row, const struct row_sum *sum, double step)
+{
+    double rounding = sum->kept * step / 2 + 1e-5; /* and of step and lowest to float */
+    row->tail_most = fmax(0, fmin(1 - sum->kept + rounding, sum->tail_most));
+    row->tail_least = fmin(fmax(0, 1 - sum->kept - rounding), row->tail_most);
 }
 
 enum status logits_reader_next(struct logits_reader *r, struct base_row *row, struct error *err)
@@ -190,10 +219,12 @@ enum status logits_reader_next(struct logits_reader *r, struct base_row *row, st
     for (int i = 0; i < n; i++)
         r->log_p[i] = lowest + step * load_u16(r->bytes + 8 + 2 * i);
     *row = (struct base_row){.log_p = r->log_p, .floor = -INFINITY};
-    if (fabs(step * N_STEPS / LOGITS_DEPTH - 1) < 1e-6) {
+    if (fabs(step * N_STEPS / LOGITS_DEPTH - 1) < DEPTH_ROUNDING)
         row->floor = lowest;
-        find_tail(row, n, step);
-    }
+    struct row_sum sum = sum_row(row, n, step);
+    TRY(check_sum(r, &sum, step, err));
+    if (row->floor > -INFINITY)
+        find_tail(row, &sum, step);
     r->n_read++;
     return STATUS_OK;
 }

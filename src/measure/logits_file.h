@@ -14,7 +14,8 @@
  *
  * The steps are 65535 in number and reach from the largest logit to the smallest, at most 16 below:
  * what lies deeper has code 0. So a log p is kept to 16 / 65535 / 2 = 0.00012. ik_llama.cpp writes
- * the same file but lets the steps reach to the smallest logit, however deep; both kinds are read. */
+ * the same file but lets the steps reach to the smallest logit, however deep; both kinds are read.
+ * A row's probabilities must sum to 1 within what the steps round. */
 #ifndef TRINE_MEASURE_LOGITS_FILE_H
 #define TRINE_MEASURE_LOGITS_FILE_H
 

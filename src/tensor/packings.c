@@ -18,10 +18,10 @@ const char *packing_name(enum packing packing)
     return names[packing];
 }
 
-/* Sub-scales and minimums in 6 bits. */
+/* Scales and minimums of groups of a block of 256. */
 static bool is_k_min(enum packing packing)
 {
-    return packing == PACKING_q4_k || packing == PACKING_q5_k;
+    return packing == PACKING_q4_k || packing == PACKING_q5_k || packing == PACKING_q2_k;
 }
 
 struct packing_needs packing_needs(enum packing packing, int group)
@@ -33,7 +33,7 @@ struct packing_needs packing_needs(enum packing packing, int group)
     if (packing == PACKING_q6_k)
         return (struct packing_needs){false, 256, 16};
     if (is_k_min(packing))
-        return (struct packing_needs){false, 256, 32};
+        return (struct packing_needs){false, 256, packing == PACKING_q2_k ? 16 : 32};
     return (struct packing_needs){true, 0, 0};
 }
 
@@ -41,8 +41,8 @@ int packed_step_inputs(enum packing packing)
 {
     static const int inputs[N_PACKINGS] = {
         [PACKING_trits4] = 16, [PACKING_trits5] = 20, [PACKING_q4_0] = 8,  [PACKING_q8_0] = 4,
-        [PACKING_q6_k] = 16,   [PACKING_q4_k] = 8,    [PACKING_q5_k] = 32, [PACKING_f16] = 2,
-        [PACKING_bf16] = 2,    [PACKING_f32] = 1,
+        [PACKING_q6_k] = 16,   [PACKING_q4_k] = 8,    [PACKING_q5_k] = 32, [PACKING_q2_k] = 16,
+        [PACKING_f16] = 2,     [PACKING_bf16] = 2,    [PACKING_f32] = 1,
     };
     assert(packing > PACKING_none && packing < N_PACKINGS);
     return inputs[packing];
@@ -65,6 +65,8 @@ int packed_unit_header(enum packing packing, int group)
         return 64;
     if (packing == PACKING_q6_k)
         return 64 + 2 * 16 * TILE_ROWS;
+    if (packing == PACKING_q2_k)
+        return 64 + 16 * TILE_ROWS;
     return is_k_min(packing) ? PACKED_K_LINES_AT + 12 * TILE_ROWS : 0;
 }
 
@@ -252,7 +254,7 @@ struct packing_choice packing_of_format(enum format_id format)
     static const enum packing packings[N_FORMATS] = {
         [FORMAT_F32] = PACKING_f32,   [FORMAT_F16] = PACKING_f16,   [FORMAT_BF16] = PACKING_bf16,
         [FORMAT_Q4_0] = PACKING_q4_0, [FORMAT_Q8_0] = PACKING_q8_0, [FORMAT_Q6_K] = PACKING_q6_k,
-        [FORMAT_Q4_K] = PACKING_q4_k, [FORMAT_Q5_K] = PACKING_q5_k,
+        [FORMAT_Q4_K] = PACKING_q4_k, [FORMAT_Q5_K] = PACKING_q5_k, [FORMAT_Q2_K] = PACKING_q2_k,
     };
     return (struct packing_choice){packings[format], packing_group(packings[format]), false, false};
 }
@@ -346,6 +348,15 @@ void packed_k_scales(const uint8_t *unit, int r, int i, int *scale, int *min)
     *min = i < 4 ? mins & 63 : rest >> 4 | mins >> 6 << 4;
 }
 
+static float q2_k_value(const struct place *p)
+{
+    int group = p->in_unit / 16, code = field_at(p, p->step, p->in_step, 2);
+    int both = p->unit[64 + group / 4 * STEP_BYTES + 4 * p->row + group % 4];
+    float step = half_at(p->unit, p->row) * (float)(both & 15);
+    float low = half_at(p->unit, TILE_ROWS + p->row) * (float)(both >> 4);
+    return step * (float)code - low;
+}
+
 static float k_min_value(const struct packed *w, const struct place *p)
 {
     int scale, min, code;
@@ -375,6 +386,7 @@ static float value_at(const struct packed *w, const struct place *p)
         scale = half_at(p->unit, p->in_unit / 32 * TILE_ROWS + p->row);
         return (float)(field_at(p, p->step, p->in_step, 8) - 128) * scale;
     case PACKING_q6_k: return q6_k_value(p);
+    case PACKING_q2_k: return q2_k_value(p);
     case PACKING_q4_k:
     case PACKING_q5_k: return k_min_value(w, p);
     case PACKING_f16: return half_at(p->step, half);

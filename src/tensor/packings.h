@@ -15,6 +15,7 @@
  *   q6_k      see below         16 in 3 steps     256 (d), 16 (int8)     2 blocks of 256
  *   q4_k      2 fields of 4     8: quad f         256 (d, dmin), 32      a block of 256
  *   q5_k      see below         32 in 5 steps     256 (d, dmin), 32      a block of 256
+ *   q2_k      4 fields of 2     16: quad f        256 (d, dmin), 16      a block of 256
  *   f16,bf16  one half a row    2                 -                      -
  *   f32       one f32 a row     1                 -                      -
  *
@@ -33,6 +34,8 @@
  * = d * scale * code - dmin * minimum; see packed_k_scales). A unit: 16 f16 d, 16 f16 dmin, the 12
  * bytes as three lines of which line i has bytes 4i..4i+3 of row r at 4r, then 8 groups of 32 inputs:
  * four steps of low nibbles (as q4_0) and, for q5_k, one of fifth bits (bit f of a byte: quad f).
+ * q2_k the same with the 16 bytes of scales (low 4 bits) and minimums of its format as four lines,
+ * and 16 steps as those of trits4.
  *
  * Rows beyond the last are zeros: the code of value 0 and scale 0 (so are trits whose scale is 0).
  * Inputs beyond the last are code 0 in all rows, and their activations are 0, so that they add
@@ -44,7 +47,7 @@
 #include "tensor/ternary.h"
 
 #define PACKING_LIST(X)                                                                            \
-    X(trits4) X(trits5) X(q4_0) X(q8_0) X(q6_k) X(q4_k) X(q5_k) X(f16) X(bf16) X(f32)
+    X(trits4) X(trits5) X(q4_0) X(q8_0) X(q6_k) X(q4_k) X(q5_k) X(q2_k) X(f16) X(bf16) X(f32)
 
 #define PACKING_ENUM(name) PACKING_##name,
 enum packing { PACKING_none, PACKING_LIST(PACKING_ENUM) N_PACKINGS };

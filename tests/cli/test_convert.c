@@ -519,14 +519,72 @@ static void test_folders_are_refused(void **state)
     expect_refused(dir, "", 1, "'<none>'");
     remove(in_folder("made", "tokenizer_config.json"));
     expect_refused(dir, "--type Q4_0", 2, "--type");
-    expect_refused(dir, "--type PQ2_0", 2, "--type");
+    expect_refused(dir, "--type PQ2_0", 2,
+                   "keep, F32, F16, BF16, TQ1_0, TQ2_0, I2_S, Q2_0, IQ1_BN, IQ2_BN, IQ2_BN_R4");
     expect_refused(dir, "--pre-tokenizer none", 2, "--pre-tokenizer");
     expect_refused("", "", 2, "give DIR and OUT");
-    struct outcome o = run_command("%s convert %s %s/model.safetensors", trine, dir, dir);
-    assert_int_equal(o.status, 2);
-    outcome_done(&o);
-    assert_int_equal(access(in_folder("made", "model.safetensors"), F_OK), 0);
     expect_refused("tests/convert/data/llama-packed", "--pre-tokenizer gpt-2", 1, "SentencePiece");
+}
+
+/* An output that is one of the files that are read: all that a folder may have. */
+static void test_own_files_are_kept(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"config.json",           "generation_config.json",
+                                        "model.safetensors",     "tokenizer.json",
+                                        "tokenizer.model",       "model.safetensors.index.json",
+                                        "tokenizer_config.json", "special_tokens_map.json",
+                                        "added_tokens.json",     "chat_template.jinja"};
+    const struct shape exact = {.scale = 0.5f};
+    const char *dir = write_folder("", &exact);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *path = in_folder("made", names[i]);
+        bool is_new = access(path, F_OK) != 0;
+        if (is_new)
+            write_text(path, "{}");
+        size_t before, after;
+        free(read_whole(path, &before));
+        struct outcome o = run_command("%s convert %s %s", trine, dir, path);
+        if (o.status != 2 || !strstr(o.err, "give another output"))
+            fail_msg("%s: status %d: %s", names[i], o.status, o.err);
+        outcome_done(&o);
+        free(read_whole(path, &after));
+        assert_int_equal(before, after);
+        if (is_new)
+            remove(path);
+    }
+}
+
+/* Named templates stand under keys of their own, and a list has their names. */
+static void test_chat_templates(void **state)
+{
+    (void)state;
+    struct gguf_file file;
+    struct text text;
+    char *said;
+    const struct shape exact = {.scale = 0.5f};
+    const char *dir = write_folder("", &exact), *config_path;
+    config_path = in_folder("made", "tokenizer_config.json");
+    write_text(config_path, "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"T\"},"
+                            "{\"name\":\"default\",\"template\":\"D\"}]}");
+    const char *path = convert(dir, "", &said);
+    assert_non_null(strstr(said, "with chat templates tool_use, default\n"));
+    free(said);
+    assert_int_equal(gguf_open(&file, path, format_resolve, NULL), STATUS_OK);
+    assert_int_equal(gguf_string(&file, "tokenizer.chat_template", &text, NULL), STATUS_OK);
+    assert_true(text_is(text, "D"));
+    assert_int_equal(gguf_string(&file, "tokenizer.chat_template.tool_use", &text, NULL),
+                     STATUS_OK);
+    assert_true(text_is(text, "T"));
+    const struct gguf_pair *names = gguf_find(&file, "tokenizer.chat_templates");
+    uint64_t at = 0;
+    assert_non_null(names);
+    assert_int_equal(names->count, 1);
+    assert_true(text_is(gguf_next_string(names, &at), "tool_use"));
+    gguf_close(&file);
+    write_text(config_path, "{\"chat_template\":[{\"name\":\"a\"}]}");
+    expect_refused(dir, "", 1, "tokenizer_config.json: entry 0");
+    remove(config_path);
 }
 
 static int find_trine(void **state)
@@ -549,6 +607,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_1bit_class),
         cmocka_unit_test(test_weights_are_refused),
         cmocka_unit_test(test_folders_are_refused),
+        cmocka_unit_test(test_own_files_are_kept),
+        cmocka_unit_test(test_chat_templates),
     };
     return cmocka_run_group_tests(tests, find_trine, NULL);
 }

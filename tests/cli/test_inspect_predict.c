@@ -115,19 +115,25 @@ static void test_refusals(void **state)
 {
     (void)state;
     expect_refused(ELSEWHERE, 2, "give --bandwidth");
-    static const char *const lists[] = {"0",  "a",         "-5",  "1,2,3", "1,",
-                                        ",1", "1,2,3,4,5", "1;2", ""};
+    static const char *const lists[] = {"0",         "a",   "-5", "1,2,3", "1,",    ",1",
+                                        "1,2,3,4,5", "1;2", "",   "0x10",  "1e-300"};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         char command[256];
         snprintf(command, sizeof command, ELSEWHERE " --bandwidth '%s'", lists[i]);
         expect_refused(command, 2, "neither one number of GB/s nor one for each of the plan's 4");
     }
-    static const char *const barriers[] = {"1", "1,2,3,4", "1,x", "0,1", ""};
+    static const char *const barriers[] = {"1", "1,2,3,4", "1,x", "0,1", "0x1,2", "1,1e-300", ""};
     for (size_t i = 0; i < sizeof barriers / sizeof barriers[0]; i++) {
         char command[256];
         snprintf(command, sizeof command, ELSEWHERE " --bandwidth 80 --barrier-us '%s'",
                  barriers[i]);
         expect_refused(command, 2, "--barrier-us");
+    }
+    static const char *const small[] = {"--core-bandwidth", "--cache-bandwidth", "--kernel-share"};
+    for (size_t i = 0; i < sizeof small / sizeof small[0]; i++) {
+        char command[256];
+        snprintf(command, sizeof command, ELSEWHERE " --bandwidth 80 %s 1e-300", small[i]);
+        expect_refused(command, 2, "1e-300 is too small: give 0 (for none) or 0.001 and more");
     }
     expect_refused(ELSEWHERE " --bandwidth 80 --kv-placement one-node", 2, "local memory only");
     expect_refused("inspect --predict " TINY, 2, "--predict goes with --plan");
@@ -139,8 +145,8 @@ static void test_refusals(void **state)
     expect_refused("inspect --plan --shape huge --type tq2_0", 2, "unknown shape 'huge'");
     expect_refused("inspect --plan --shape tiny --type Q9", 2, "'Q9' is not a weight type");
     expect_refused("inspect --plan " TINY " --machine /nonexistent/m.xml", 1, "/nonexistent/m.xml");
-    expect_refused("inspect --plan " TINY " --machine models/trine-kjv.gguf", 1,
-                   "models/trine-kjv.gguf");
+    expect_refused("inspect --plan " TINY " --machine=models/trine-kjv.gguf", 1,
+                   "models/trine-kjv.gguf: no topology: expected an XML file as lstopo writes it");
     expect_refused("inspect --plan " TINY " --machine " ICE_LAKE " --nodes 5 -t 3", 1, "nodes");
     write_whole(scratch_path("half.xml"), "<topology version=\"2.0\">", 24);
     char command[512];
@@ -148,12 +154,19 @@ static void test_refusals(void **state)
     expect_refused(command, 1, "half.xml");
 }
 
-/* `--machine` alone shows this one, with a file that one, before a dash and at the end alike. */
+/* `--machine` alone shows this one, with a file that one, before a dash and at the end alike. A word that
+ * does not end in .xml is no value but what it would be without --machine. */
 static void test_machine(void **state)
 {
     (void)state;
     json_t *here = json_of("inspect --machine");
     assert_true(number(here, "read_bytes_s") > 0);
+    json_decref(here);
+    here = json_of("inspect --machine models/trine-kjv.gguf");
+    assert_true(number(here, "read_bytes_s") > 0);
+    json_decref(here);
+    here = json_of("inspect --plan --machine models/trine-kjv.gguf -t 1");
+    assert_true(json_is_array(json_object_get(here, "nodes")));
     json_decref(here);
     static const char *const forms[] = {"inspect --machine " EMERALD, "inspect --machine=" EMERALD};
     for (int i = 0; i < 2; i++) {
@@ -193,6 +206,18 @@ static void test_shape_is_the_file(void **state)
     }
 }
 
+/* One thread: what its core reads is not the share that was given. */
+static void test_share_is_not_the_core(void **state)
+{
+    (void)state;
+    json_t *p = json_of("inspect --plan --predict models/trine-kjv.gguf -t 1 --kernel-share 50 "
+                        "--bandwidth 10 --barrier-us 1,2");
+    const json_t *from = json_object_get(p, "from");
+    assert_string_equal(json_string_value(json_object_get(from, "share")), "given");
+    assert_string_equal(json_string_value(json_object_get(from, "core")), "measured");
+    json_decref(p);
+}
+
 /* This machine is measured. */
 static void test_here(void **state)
 {
@@ -217,7 +242,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_servers), cmocka_unit_test(test_sums),
         cmocka_unit_test(test_text),    cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_machine), cmocka_unit_test(test_shape_is_the_file),
-        cmocka_unit_test(test_here),
+        cmocka_unit_test(test_here),    cmocka_unit_test(test_share_is_not_the_core),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

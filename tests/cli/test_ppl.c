@@ -1,11 +1,11 @@
-/* `trine ppl` with the model that ships: the protocol against logits that `trine logits` writes, the
- * same bits however it runs, planted errors, greedy texts, tasks, refusals. */
+/* `trine ppl` with the model that ships: the protocol against logits that `trine logits` writes,
+ * the same bits however it runs, planted errors, greedy texts, tasks, refusals. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../support.h"
+#include "../fixture.h"
 #include "base/reader.h"
 #include "measure/perplexity.h"
 #include "model/model_load.h"
@@ -62,8 +62,8 @@ static void text_tokens(int32_t *ids, size_t n)
     free(bytes);
 }
 
-/* Adds the negative log likelihoods of a chunk of 16: its first token is BOS, which is id 0, and what
- * follows positions 8 to 14 is scored. */
+/* Adds the negative log likelihoods of a chunk of 16: its first token is BOS, which is id 0, and
+ * what follows positions 8 to 14 is scored. */
 static void add_chunk(struct mean *nll, const int32_t *chunk)
 {
     const char *path = scratch_path("chunk.logits");
@@ -168,8 +168,9 @@ static void test_divergence(void **state)
     json_decref(engine);
 }
 
-/* In one row of the base one log p is raised by d, and all are lowered by log z, so that they sum to 1
- * again: the KL of that row is p' d - log z with p' = p e^d / z, that of the others stays 0. */
+/* In one row of the base one log p is raised by d, and all are lowered by log z, so that they sum
+ * to 1 again: the KL of that row is p' d - log z with p' = p e^d / z, that of the others
+ * stays 0. */
 static void test_planted_logit(void **state)
 {
     (void)state;
@@ -300,8 +301,142 @@ static void test_wrong_usage(void **state)
     expect_refusal(2, MODEL " --kl-base x", "-f FILE");
     expect_refusal(2, MODEL " -f x --against y", "--greedy FILE");
     expect_refusal(2, MODEL " -f " TEXT_FILE " -c 2", "at least 3");
-    expect_refusal(2, MODEL " -f " TEXT_FILE " --kl-base " MODEL, "the model itself");
     expect_refusal(2, MODEL " -f " TEXT_FILE " -ctk f32", "--reference");
+    expect_refusal(2, MODEL " --tasks x -c 16", "-c has no effect");
+    expect_refusal(2, MODEL " --tasks x -n 16", "-n has no effect");
+    expect_refusal(2, MODEL " --tasks x -np 2", "-np has no effect");
+    expect_refusal(2, MODEL " --tasks x --chunks 2", "--chunks has no effect");
+    expect_refusal(2, MODEL " -f " TEXT_FILE " -n 16", "-n has no effect");
+    expect_refusal(2, MODEL " -f " TEXT_FILE " -np 2", "-np has no effect");
+    expect_refusal(2, MODEL " --greedy x -c 16", "-c has no effect");
+    expect_refusal(2, MODEL " --greedy x --chunks 2", "--chunks has no effect");
+    expect_refusal(2, MODEL " --kl x --special", "--special has no effect");
+}
+
+/* No input is replaced, whatever name it goes by. */
+static void test_same_file(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *word;
+    } pairs[] = {{"-f %s --kl-base %s", "-f and --kl-base"},
+                 {"-f " TEXT_FILE " --kl %s --kl-base %s", "--kl and --kl-base"},
+                 {"--greedy %s --greedy-out %s", "--greedy and --greedy-out"},
+                 {"--greedy " TEXT_FILE " --against %s --greedy-out %s", "--against and --greedy"}};
+    const char *file = scratch_path("input");
+    char beside[512], arguments[1200], words[1100];
+    snprintf(beside, sizeof beside, "%.*s./%s", (int)(strrchr(file, '/') + 1 - file), file,
+             strrchr(file, '/') + 1);
+    write_whole(file, "In the beginning\n", 17);
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        snprintf(words, sizeof words, pairs[i].arguments, file, beside);
+        snprintf(arguments, sizeof arguments, "%s %s", MODEL, words);
+        expect_refusal(2, arguments, pairs[i].word);
+    }
+    snprintf(arguments, sizeof arguments, "%s -f - --kl-base %s < %s", MODEL, beside, file);
+    expect_refusal(2, arguments, "-f and --kl-base");
+    expect_refusal(2, MODEL " -f " TEXT_FILE " --kl-base " MODEL, "-m and --kl-base");
+    expect_refusal(2, MODEL " --greedy " TEXT_FILE " --greedy-out " MODEL, "-m and --greedy-out");
+    size_t size;
+    char *bytes = read_whole(file, &size);
+    assert_string_equal(bytes, "In the beginning\n");
+    free(bytes);
+}
+
+/* Files that cannot be used are found before the work begins. */
+static void test_greedy_files_first(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"--against", "--greedy-out"};
+    const char *prompts = scratch_path("prompts"), *absent = scratch_path("absent/file");
+    write_whole(prompts, "In the beginning\n", 17);
+    for (int i = 0; i < 2; i++) {
+        struct outcome o = run_command("%s ppl %s --greedy %s -n 1 %s %s", trine, MODEL, prompts,
+                                       options[i], absent);
+        const char *newline = strchr(o.err, '\n');
+        if (o.status != 1 || o.out_bytes || !newline || newline[1] || !strstr(o.err, absent))
+            fail_msg("%s: status %d, output '%s', messages: %s", options[i], o.status, o.out,
+                     o.err);
+        outcome_done(&o);
+    }
+}
+
+/* The error of a run that fails half-way has a line of its own. */
+static void test_failure_half_way(void **state)
+{
+    (void)state;
+    const char *base = scratch_path("half");
+    char arguments[512];
+    snprintf(arguments, sizeof arguments, "-f %s -c 32 --chunks 30 --kl-base %s", TEXT_FILE, base);
+    json_decref(ppl(arguments));
+    size_t size, n_vocab = 2048, row = 8 + 2 * n_vocab;
+    char *bytes = read_whole(base, &size);
+    store_f32((uint8_t *)bytes + 20 + 30 * 32 * 4 + 20 * row, NAN); /* of the second chunk */
+    write_whole(base, bytes, size);
+    free(bytes);
+    struct outcome o = run_command("%s ppl %s --kl %s", trine, MODEL, base);
+    assert_int_equal(o.status, 1);
+    const char *message = strstr(o.err, "trine ppl: ");
+    if (!message || message[-1] != '\n' || !strstr(o.err, "[1]"))
+        fail_msg("messages: %s", o.err);
+    outcome_done(&o);
+}
+
+/* A model whose answer to ':' is " y", to that " n", and then the end. */
+static const char *scripted(const char *name, bool no_bos, bool add_eos)
+{
+    static const char *const chain[] = {"\xe2\x96\x81y", "\xe2\x96\x81n"};
+    const char *path = scratch_path(name);
+    fixture_write(path, &(struct fixture){
+                            .chain = chain, .n_chain = 2, .no_bos = no_bos, .add_eos = add_eos});
+    return path;
+}
+
+/* Some tokenizers put an end behind a text: what follows the text is still measured. */
+static void test_added_end(void **state)
+{
+    (void)state;
+    char plain[512], ends[512], prompts[512], out[512];
+    snprintf(plain, sizeof plain, "%s", scripted("plain.gguf", false, false));
+    snprintf(ends, sizeof ends, "%s", scripted("ends.gguf", false, true));
+    snprintf(prompts, sizeof prompts, "%s", scratch_path("colon"));
+    snprintf(out, sizeof out, "%s", scratch_path("colon.jsonl"));
+    write_whole(prompts, "a:\n", 3);
+    struct outcome o =
+        run_command("%s ppl %s --greedy %s --greedy-out %s -n 8 -q", trine, plain, prompts, out);
+    assert_string_equal(o.out, "1 prompt, 2 tokens\n");
+    outcome_done(&o);
+    o = run_command("%s ppl %s --greedy %s --against %s -n 8 -q", trine, ends, prompts, out);
+    assert_string_equal(o.out, "1 prompt, 2 tokens\nSame greedy text: 1 of 1 prompt (100.00 %)\n");
+    outcome_done(&o);
+    /* " y" is likelier behind ':'; but the end is likelier behind " n" */
+    static const char item[] = "{\"ctx\": \":\", \"endings\": [\"y\", \"n\"], \"label\": 0}\n";
+    write_whole(prompts, item, strlen(item));
+    for (int i = 0; i < 2; i++) {
+        o = run_command("%s ppl %s --tasks %s -q", trine, i ? ends : plain, prompts);
+        assert_string_equal(o.out, "HellaSwag       1 item   acc 1.0000  acc_norm 1.0000\n");
+        outcome_done(&o);
+    }
+}
+
+/* Behind an empty context the first token of an ending counts too, given BOS, also where the
+ * tokenizer adds none. */
+static void test_empty_context(void **state)
+{
+    (void)state;
+    char with[512], without[512], tasks[512];
+    static const char items[] = "{\"ctx\": \"\", \"endings\": [\"y\", \"n\"], \"label\": 0}\n"
+                                "{\"ctx\": \"\", \"endings\": [\"y n\", \"n\"], \"label\": 0}\n";
+    snprintf(with, sizeof with, "%s", scripted("with.gguf", false, false));
+    snprintf(without, sizeof without, "%s", scripted("without.gguf", true, false));
+    snprintf(tasks, sizeof tasks, "%s", scratch_path("empty.jsonl"));
+    write_whole(tasks, items, strlen(items));
+    struct outcome a = run_command("%s ppl %s --tasks %s --json -q", trine, with, tasks);
+    struct outcome b = run_command("%s ppl %s --tasks %s --json -q", trine, without, tasks);
+    if (a.status != 0 || b.status != 0 || strcmp(a.out, b.out) != 0)
+        fail_msg("'%s' %s, '%s' %s", a.out, a.err, b.out, b.err);
+    outcome_done(&a);
+    outcome_done(&b);
 }
 
 static void test_refusals(void **state)
@@ -346,11 +481,20 @@ int main(int argc, char **argv)
 {
     support_init(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_protocol),      cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_words),         cmocka_unit_test(test_divergence),
-        cmocka_unit_test(test_planted_logit), cmocka_unit_test(test_greedy),
-        cmocka_unit_test(test_tasks),         cmocka_unit_test(test_wrong_usage),
+        cmocka_unit_test(test_protocol),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_planted_logit),
+        cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_tasks),
+        cmocka_unit_test(test_wrong_usage),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_same_file),
+        cmocka_unit_test(test_greedy_files_first),
+        cmocka_unit_test(test_failure_half_way),
+        cmocka_unit_test(test_added_end),
+        cmocka_unit_test(test_empty_context),
     };
     return cmocka_run_group_tests(tests, prepare, NULL);
 }

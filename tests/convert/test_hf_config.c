@@ -128,6 +128,10 @@ static void test_rope(void **state)
     read_good(&c, "{\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":7e5}}");
     assert_true(c.model.rope.freq_base == 7e5 && !c.model.rope.factors);
     hf_config_done(&c);
+    read_good(&c, "{\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":4},"
+                  "\"rope_scaling\":{\"factor\":4,\"rope_type\":\"linear\"}}");
+    assert_true(c.model.rope.freq_scale == 0.25);
+    hf_config_done(&c);
     read_good(&c, "{\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,"
                   "\"original_max_position_embeddings\":128,\"attention_factor\":2}}");
     assert_true(c.model.rope.is_yarn && c.model.rope.original_ctx == 128);
@@ -175,6 +179,27 @@ static void test_refusals(void **state)
         {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"beta_fast\":16}}", "'beta_fast'"},
         {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"truncate\":false}}", "'truncate'"},
         {"{\"rope_scaling\":[]}", "expected an object"},
+        {"{\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":8}}}",
+         "'full_attention' (an object)"},
+        {"{\"rope_parameters\":{\"rope_type\":\"default\",\"mrope_section\":[1,2]}}",
+         "'mrope_section' (a list)"},
+        {"{\"rope_scaling\":{\"factor\":8}}", "'factor' is 8"},
+        {"{\"rope_scaling\":{\"type\":\"yarn\",\"rope_type\":\"linear\",\"factor\":8}}",
+         "'rope_type' is linear"},
+        {"{\"rope_parameters\":{\"rope_type\":\"default\"},"
+         "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}}",
+         "both there and differ"},
+        {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,"
+         "\"original_max_position_embeddings\":128.5}}",
+         "expected a whole number"},
+        {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,"
+         "\"original_max_position_embeddings\":0}}",
+         "'original_max_position_embeddings' is 0"},
+        {"{\"architectures\":\"LlamaForCausalLM\"}", "'architectures' is a text"},
+        {"{\"layer_types\":\"sliding_attention\"}", "'layer_types' is a text"},
+        {"{\"quantization_config\":{\"quant_method\":\"bitnet\",\"modules_to_not_convert\":"
+         "\"q_proj\"}}",
+         "'modules_to_not_convert' is a text"},
         {"{\"rope_parameters\":{\"rope_type\":\"default\",\"partial_rotary_factor\":0.5}}",
          "'partial_rotary_factor'"},
         {"{\"architectures\":[\"Qwen2ForCausalLM\"],\"model_type\":\"qwen2\",\"rope_scaling\":"

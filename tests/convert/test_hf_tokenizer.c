@@ -314,7 +314,9 @@ static void test_folder(void **state)
     assert_int_equal(t.n_named, 5);
     assert_true(text_is(t.texts[6], "[PAD6]"));
     assert_int_equal(t.types[6], HF_UNUSED);
-    assert_int_equal(json_array_size(t.chat_templates), 2);
+    assert_int_equal(t.n_templates, 2);
+    assert_string_equal(t.templates[0].name, "default");
+    assert_true(text_is(t.templates[1].text, "B"));
     hf_tokenizer_close(&t);
     write_text(in_folder("vocab", "generation_config.json"), "{\"eos_token_id\":[4,6]}");
     assert_int_equal(hf_tokenizer_open(&t, scratch_path("vocab"), 7, NULL, config, &err),
@@ -351,6 +353,122 @@ static void test_added_to_pieces(void **state)
     hf_tokenizer_close(&t);
 }
 
+/* Opens a folder of which one file is replaced, and expects a refusal that names it. */
+static void expect_refused(const char *dir, const char *name, const char *text, const char *word)
+{
+    struct hf_tokenizer t;
+    struct error err = {0};
+    write_text(in_folder(dir, name), text);
+    enum status status = hf_tokenizer_open(&t, scratch_path(dir), 7, NULL, NULL, &err);
+    if (status == STATUS_OK || !strstr(err.text, word) || !strstr(err.text, name))
+        fail_msg("%s: expected '%s', got: %s", text, word, err.text);
+    hf_tokenizer_close(&t);
+    remove(in_folder(dir, name));
+}
+
+static void test_templates_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value, *word;
+    } cases[] = {
+        {"5", "'chat_template' is a number"},
+        {"{\"default\":\"A\"}", "'chat_template' is an object"},
+        {"[{\"name\":\"tool\"}]", "entry 0 of 'chat_template' is one without a template"},
+        {"[{\"name\":\"a\",\"template\":\"A\"},{\"template\":\"B\"}]", "entry 1"},
+        {"[\"A\"]", "entry 0 of 'chat_template' is a text"},
+        {"[{\"name\":\"\",\"template\":\"A\"}]", "a name of 0 bytes"},
+        {"[{\"name\":\"a\",\"template\":\"A\"},{\"name\":\"a\",\"template\":\"B\"}]",
+         "two templates of the name 'a'"},
+    };
+    write_json("templates", "tokenizer.json", make(&(struct recipe){0}));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "{\"chat_template\":%s}", cases[i].value);
+        expect_refused("templates", "tokenizer_config.json", text, cases[i].word);
+    }
+    char text[256], name[102] = "";
+    memset(name, 'n', 101);
+    snprintf(text, sizeof text, "{\"chat_template\":[{\"name\":\"%s\",\"template\":\"A\"}]}", name);
+    expect_refused("templates", "tokenizer_config.json", text, "a name of 101 bytes");
+}
+
+/* chat_template.jinja replaces the template without a name; an empty one is none. */
+static void test_template_file(void **state)
+{
+    (void)state;
+    struct hf_tokenizer t;
+    const char *dir = scratch_path("templates");
+    write_json("templates", "tokenizer.json", make(&(struct recipe){0}));
+    write_text(in_folder("templates", "tokenizer_config.json"), "{\"chat_template\":\"A\"}");
+    write_text(in_folder("templates", "chat_template.jinja"), "");
+    assert_int_equal(hf_tokenizer_open(&t, dir, 7, NULL, NULL, NULL), STATUS_OK);
+    assert_int_equal(t.n_templates, 1);
+    assert_true(text_is(t.templates[0].text, "A"));
+    assert_non_null(strstr(t.notes, "chat_template.jinja is empty"));
+    hf_tokenizer_close(&t);
+    write_text(in_folder("templates", "chat_template.jinja"), "J");
+    assert_int_equal(hf_tokenizer_open(&t, dir, 7, NULL, NULL, NULL), STATUS_OK);
+    assert_int_equal(t.n_templates, 1);
+    assert_true(text_is(t.templates[0].text, "J"));
+    assert_non_null(strstr(t.notes, "tokenizer_config.json is left out"));
+    hf_tokenizer_close(&t);
+    remove(in_folder("templates", "chat_template.jinja"));
+    remove(in_folder("templates", "tokenizer_config.json"));
+}
+
+/* Row 6 has no token and would be named as token 5 is; a token of that name in its own row is fine. */
+static void test_padding_names(void **state)
+{
+    (void)state;
+    struct hf_tokenizer t;
+    struct error err = {0};
+    write_json("pads", "tokenizer.json",
+               make(&(struct recipe){.added = "[{\"id\":5,\"content\":\"[PAD6]\"}]"}));
+    assert_int_equal(hf_tokenizer_open(&t, scratch_path("pads"), 7, NULL, NULL, &err),
+                     STATUS_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "token 5 is '[PAD6]'"));
+    write_json("pads", "tokenizer.json",
+               make(&(struct recipe){.added = "[{\"id\":5,\"content\":\"[PAD5]\"}]"}));
+    assert_int_equal(hf_tokenizer_open(&t, scratch_path("pads"), 7, NULL, NULL, &err), STATUS_OK);
+    assert_true(text_is(t.texts[6], "[PAD6]"));
+    hf_tokenizer_close(&t);
+}
+
+/* Added tokens beside pieces: ids as keys, and three files that must agree. */
+static void test_added_tokens_are_compared(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"", "-1", " 1", "1x", "18446744073709551617"};
+    struct hf_tokenizer t;
+    struct pieces p = {.n = 0};
+    add_piece(&p, "<unk>", 0, HF_UNKNOWN);
+    add_piece(&p, "x", -1, HF_NORMAL);
+    add_specs(&p, 2, 0, 0);
+    write_whole(in_folder("beside", "tokenizer.model"), p.bytes, p.n);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        char text[128], word[64];
+        snprintf(text, sizeof text, "{\"added_tokens_decoder\":{\"%s\":{\"content\":\"x\"}}}",
+                 keys[i]);
+        snprintf(word, sizeof word, "the key '%s'", keys[i]);
+        expect_refused("beside", "tokenizer_config.json", text, word);
+    }
+    expect_refused("beside", "tokenizer_config.json", "{\"added_tokens_decoder\":[]}", "a list");
+    expect_refused("beside", "tokenizer_config.json",
+                   "{\"added_tokens_decoder\":{\"1\":{\"content\":\"y\"}}}", "stands for");
+    expect_refused("beside", "tokenizer.json", "{\"added_tokens\":[{\"id\":1,\"content\":\"y\"}]}",
+                   "stands for");
+    expect_refused("beside", "tokenizer.json", "{\"added_tokens\":{}}", "'added_tokens' is an");
+    write_text(in_folder("beside", "tokenizer.json"),
+               "{\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true},{\"id\":2,"
+               "\"content\":\"<s>\",\"special\":true}]}");
+    assert_int_equal(hf_tokenizer_open(&t, scratch_path("beside"), 7, NULL, NULL, NULL), STATUS_OK);
+    assert_int_equal(t.types[0], HF_UNKNOWN);
+    assert_true(text_is(t.texts[2], "<s>"));
+    assert_int_equal(t.types[2], HF_CONTROL);
+    hf_tokenizer_close(&t);
+}
+
 /* Every allocation may fail. */
 static void test_no_memory(void **state)
 {
@@ -384,6 +502,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_other_pieces_are_refused),
         cmocka_unit_test(test_folder),
         cmocka_unit_test(test_added_to_pieces),
+        cmocka_unit_test(test_templates_are_refused),
+        cmocka_unit_test(test_template_file),
+        cmocka_unit_test(test_padding_names),
+        cmocka_unit_test(test_added_tokens_are_compared),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

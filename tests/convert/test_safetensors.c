@@ -165,6 +165,33 @@ static void test_folders(void **state)
     expect_folder_refused("shards", "tensor 'a' is in");
 }
 
+/* Memory grows with the tensors, not with their square: 1000 shards of one tensor, 136 bytes each,
+ * in lists that double take no more than 300 KB beside their names and the list of files. */
+static void test_many_shards(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    static char index[N * 32];
+    size_t n = 0;
+    for (int i = 0; i < N; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%04d", i);
+        write_shard("many", name, name);
+        n += (size_t)snprintf(index + n, sizeof index - n, "%s\"%s\":\"%s\"", i ? "," : "", name,
+                              name);
+    }
+    static char text[sizeof index + 32];
+    snprintf(text, sizeof text, "{\"weight_map\":{%s}}", index);
+    write_text(in_folder("many", "model.safetensors.index.json"), text);
+    struct safetensors s;
+    assert_int_equal(safetensors_open(&s, scratch_path("many"), NULL), STATUS_OK);
+    assert_int_equal(s.n_files, N);
+    assert_int_equal(s.n_tensors, N);
+    assert_non_null(safetensors_find(&s, "0999"));
+    assert_in_range(s.arena.total, 1, 2000000);
+    safetensors_close(&s);
+}
+
 /* Every allocation may fail. */
 static void test_no_memory(void **state)
 {
@@ -188,9 +215,9 @@ int main(int argc, char **argv)
 {
     support_init(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),      cmocka_unit_test(test_hostile_headers),
-        cmocka_unit_test(test_lengths),   cmocka_unit_test(test_folders),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_good),        cmocka_unit_test(test_hostile_headers),
+        cmocka_unit_test(test_lengths),     cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_many_shards), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

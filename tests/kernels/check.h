@@ -123,8 +123,8 @@ struct weights {
     uint8_t *codes;    /* (n_rows, n_cols) */
     float *scales;     /* (n_rows, n_groups) */
     int sub_inputs;    /* per sub-scale; 0: there are none */
-    int8_t *subscales; /* q6_k, q4_k, q5_k: (n_rows, n_cols / sub_inputs) */
-    int8_t *submins;   /* q4_k, q5_k: minimums, the same */
+    int8_t *subscales; /* of K packings: (n_rows, n_cols / sub_inputs) */
+    int8_t *submins;   /* q4_k, q5_k, q2_k: minimums, the same */
     float *min_scales; /* of minimums: (n_rows, n_groups) */
     float *floats;     /* float packings: (n_rows, n_cols) */
 };

@@ -15,8 +15,8 @@ static int formats_of(enum packing packing, enum format_id formats[16])
                                            FORMAT_I2_S,      FORMAT_I2_S_4ROW, FORMAT_I2_S_ARM};
     static const enum format_id others[N_PACKINGS] = {
         [PACKING_q4_0] = FORMAT_Q4_0, [PACKING_q8_0] = FORMAT_Q8_0, [PACKING_q6_k] = FORMAT_Q6_K,
-        [PACKING_q4_k] = FORMAT_Q4_K, [PACKING_q5_k] = FORMAT_Q5_K, [PACKING_f16] = FORMAT_F16,
-        [PACKING_bf16] = FORMAT_BF16, [PACKING_f32] = FORMAT_F32};
+        [PACKING_q4_k] = FORMAT_Q4_K, [PACKING_q5_k] = FORMAT_Q5_K, [PACKING_q2_k] = FORMAT_Q2_K,
+        [PACKING_f16] = FORMAT_F16,   [PACKING_bf16] = FORMAT_BF16, [PACKING_f32] = FORMAT_F32};
     if (packing == PACKING_trits4 || packing == PACKING_trits5) {
         memcpy(formats, trits, sizeof trits);
         return sizeof trits / sizeof trits[0];
@@ -50,10 +50,27 @@ static void put_k_block(const struct weights *w, int64_t row, int64_t col, uint8
     }
 }
 
+static void put_q2_k_block(const struct weights *w, int64_t row, int64_t col, uint8_t *out)
+{
+    const uint8_t *codes = w->codes + row * w->n_cols + col;
+    int64_t group = row * w->n_groups + col / 256, sub = (row * w->n_cols + col) / 16;
+    memset(out + 16, 0, 64);
+    for (int i = 0; i < 16; i++)
+        out[i] = (uint8_t)(w->subscales[sub + i] | w->submins[sub + i] << 4);
+    for (int i = 0; i < 256; i++)
+        out[16 + i / 128 * 32 + i % 32] |= (uint8_t)(codes[i] << i % 128 / 32 * 2);
+    store_u16(out + 80, f32_to_f16(w->scales[group]));
+    store_u16(out + 82, f32_to_f16(w->min_scales[group]));
+}
+
 static void put_block(const struct weights *w, int64_t row, int64_t col, uint8_t *out)
 {
     const uint8_t *codes = w->codes + row * w->n_cols + col;
     uint16_t d = f32_to_f16(w->scales[row * w->n_groups + col / w->group]);
+    if (w->packing == PACKING_q2_k) {
+        put_q2_k_block(w, row, col, out);
+        return;
+    }
     if (w->submins) {
         put_k_block(w, row, col, out);
         return;

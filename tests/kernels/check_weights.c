@@ -13,7 +13,8 @@ int check_groups(enum packing packing, int groups[4])
         memcpy(groups, of_trits, sizeof of_trits);
         return 4;
     }
-    bool is_k = packing == PACKING_q4_k || packing == PACKING_q5_k || packing == PACKING_q6_k;
+    bool is_k = packing == PACKING_q4_k || packing == PACKING_q5_k || packing == PACKING_q6_k ||
+                packing == PACKING_q2_k;
     groups[0] = packing == PACKING_q4_0 || packing == PACKING_q8_0 ? 32 : is_k ? 256 : 0;
     return 1;
 }
@@ -24,6 +25,7 @@ static int n_codes(enum packing packing)
     switch (packing) {
     case PACKING_trits4: return 4;
     case PACKING_trits5: return 3;
+    case PACKING_q2_k: return 4;
     case PACKING_q4_k:
     case PACKING_q4_0: return 16;
     case PACKING_q5_k: return 32;
@@ -34,7 +36,7 @@ static int n_codes(enum packing packing)
 
 static bool has_min(enum packing packing)
 {
-    return packing == PACKING_q4_k || packing == PACKING_q5_k;
+    return packing == PACKING_q4_k || packing == PACKING_q5_k || packing == PACKING_q2_k;
 }
 
 static int zero_code(enum packing packing)
@@ -75,7 +77,8 @@ static bool is_float(enum packing packing)
 
 static void set_subscales(struct check *c, struct weights *w, enum fill fill)
 {
-    w->sub_inputs = has_min(w->packing) ? 32 : 16;
+    w->sub_inputs = w->packing == PACKING_q4_k || w->packing == PACKING_q5_k ? 32 : 16;
+    int n_values = w->packing == PACKING_q2_k ? 16 : 64; /* scales and minimums are below */
     size_t n = (size_t)(w->n_rows * w->n_cols / w->sub_inputs);
     w->subscales = check_memory(c, n, 1);
     for (size_t i = 0; i < n && !has_min(w->packing); i++)
@@ -84,8 +87,8 @@ static void set_subscales(struct check *c, struct weights *w, enum fill fill)
         return;
     w->submins = check_memory(c, n, 1);
     for (size_t i = 0; i < n; i++) {
-        w->subscales[i] = (int8_t)(fill == FILL_MAX ? 63 : check_below(c, 64));
-        w->submins[i] = (int8_t)(fill == FILL_MAX ? 63 : check_below(c, 64));
+        w->subscales[i] = (int8_t)(fill == FILL_MAX ? n_values - 1 : check_below(c, n_values));
+        w->submins[i] = (int8_t)(fill == FILL_MAX ? n_values - 1 : check_below(c, n_values));
     }
     n = (size_t)(w->n_rows * w->n_groups);
     w->min_scales = check_memory(c, n, sizeof *w->min_scales);
@@ -132,6 +135,7 @@ static uint8_t step_byte(const struct weights *w, int64_t row, int64_t col, int6
 {
     uint8_t trits[5];
     switch (w->packing) {
+    case PACKING_q2_k:
     case PACKING_trits4: {
         int byte = 0;
         for (int f = 0; f < 4; f++)
@@ -205,15 +209,19 @@ void weights_k_scales(const int8_t *scales, const int8_t *mins, uint8_t bytes[12
     }
 }
 
-/* The second half of q4_k's and q5_k's header and the lines behind it. */
+/* The second half of the header and the lines behind it. */
 static void put_mins(const struct weights *w, int64_t row0, int64_t col0, uint8_t *out)
 {
     for (int r = 0; r < TILE_ROWS && row0 + r < w->n_rows; r++) {
-        int64_t row = row0 + r, sub = (row * w->n_cols + col0) / 32;
-        uint8_t bytes[12];
+        int64_t row = row0 + r, sub = (row * w->n_cols + col0) / w->sub_inputs;
+        bool is_q2_k = w->packing == PACKING_q2_k;
+        uint8_t bytes[16];
         store_u16(out + 32 + 2 * r, f32_to_f16(w->min_scales[row * w->n_groups + col0 / 256]));
-        weights_k_scales(w->subscales + sub, w->submins + sub, bytes);
-        for (int i = 0; i < 3; i++)
+        if (!is_q2_k)
+            weights_k_scales(w->subscales + sub, w->submins + sub, bytes);
+        for (int i = 0; is_q2_k && i < 16; i++)
+            bytes[i] = (uint8_t)(w->subscales[sub + i] | w->submins[sub + i] << 4);
+        for (int i = 0; i < (is_q2_k ? 4 : 3); i++)
             memcpy(out + 64 + 64 * i + 4 * r, bytes + 4 * i, 4);
     }
 }

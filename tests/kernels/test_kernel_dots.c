@@ -218,7 +218,7 @@ static void check_file(const char *path, int n_lines, int n_expected)
 static void test_ggml(void **state)
 {
     (void)state;
-    check_file("tests/golden/dot_ggml.jsonl", 48, 24);
+    check_file("tests/golden/dot_ggml.jsonl", 48, 27);
 }
 
 static void test_ik(void **state)

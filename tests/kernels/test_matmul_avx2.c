@@ -55,6 +55,11 @@ static void fill_halves(uint8_t *at, int n, bool is_bf16)
     }
 }
 
+static bool has_min(enum packing packing)
+{
+    return packing == PACKING_q4_k || packing == PACKING_q5_k || packing == PACKING_q2_k;
+}
+
 /* Scales of one tile, and its bytes where every byte is not a code. */
 static void fill_tile(const struct packed *w, uint8_t *tile, uint64_t bytes)
 {
@@ -66,8 +71,8 @@ static void fill_tile(const struct packed *w, uint8_t *tile, uint64_t bytes)
                                 : w->packing == PACKING_q5_k ? 320
                                                              : 64);
     bool is_bf16 = w->packing == PACKING_bf16;
-    bool is_k = w->packing == PACKING_q6_k || w->packing == PACKING_q4_k ||
-                w->packing == PACKING_q5_k; /* other scales are whole bytes */
+    bool is_k =
+        w->packing == PACKING_q6_k || has_min(w->packing); /* other scales are whole bytes */
     if (is_bf16 || w->packing == PACKING_f16) {
         fill_halves(tile, (int)(bytes / 2), is_bf16);
     } else if (w->packing == PACKING_f32 || !unit_inputs) {
@@ -198,12 +203,7 @@ static void assert_same(const struct output *a, const struct output *b, const st
                  (int)trial->job.w.n_cols, trial->job.n_tokens);
 }
 
-static bool has_min(enum packing packing)
-{
-    return packing == PACKING_q4_k || packing == PACKING_q5_k;
-}
-
-/* One of the two f16 scales in all units of q4_k and q5_k becomes 0. */
+/* One of the two f16 scales in all units becomes 0. */
 static void clear_scales(const struct packed *w, int half)
 {
     uint64_t unit_bytes = packed_tile_bytes(w->packing, w->group, 256);
@@ -283,7 +283,7 @@ static bool is_shape(enum packing packing, int group, int n_cols)
 {
     if (packing == PACKING_q4_0 || packing == PACKING_q8_0)
         return group == 32 && n_cols % 32 == 0;
-    if (packing == PACKING_q6_k || packing == PACKING_q4_k || packing == PACKING_q5_k)
+    if (packing == PACKING_q6_k || has_min(packing))
         return group == 256 && n_cols % 256 == 0;
     if (packing == PACKING_trits4 || packing == PACKING_trits5)
         return group != 32 && (!group || n_cols % group == 0);

@@ -103,7 +103,8 @@ static void fill_matrix(const struct packed *w, enum fill fill)
     int64_t unit = packed_unit_inputs(w->packing, w->group);
     int64_t header = packed_unit_header(w->packing, w->group);
     int64_t step = packed_step_inputs(w->packing);
-    bool is_k_min = w->packing == PACKING_q4_k || w->packing == PACKING_q5_k;
+    bool is_k_min =
+        w->packing == PACKING_q4_k || w->packing == PACKING_q5_k || w->packing == PACKING_q2_k;
     int64_t step_bytes = w->packing == PACKING_q6_k ? 192 : w->packing == PACKING_q5_k ? 320 : 64;
     uint8_t *at = w->data;
     for (int64_t tile = 0; tile < w->n_rows; tile += TILE_ROWS)

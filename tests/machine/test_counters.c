@@ -326,15 +326,21 @@ static void test_intervals(void **state)
     close_tree(c);
 }
 
-static void put_zone(const char *zone, const char *name, const char *energy, const char *range)
+static void put_zone_in(const char *tree, const char *zone, const char *name, const char *energy,
+                        const char *range)
 {
     char path[256];
     const char *const files[] = {"name", "energy_uj", "max_energy_range_uj"};
     const char *const texts[] = {name, energy, range};
     for (int i = 0; i < 3; i++) {
         snprintf(path, sizeof path, "sys/class/powercap/%s/%s", zone, files[i]);
-        put("powercap", path, texts[i]);
+        put(tree, path, texts[i]);
     }
+}
+
+static void put_zone(const char *zone, const char *name, const char *energy, const char *range)
+{
+    put_zone_in("powercap", zone, name, energy, range);
 }
 
 /* Two packages, of which one wraps: 850 uJ to the end of its range and 1150 more. The sum of them, and
@@ -373,6 +379,29 @@ static void test_powercap(void **state)
     assert_int_equal(counters_open(&c, &system, NULL), STATUS_OK);
     expect_absent(c, COUNTER_ENERGY_PACKAGE, "intel-rapl:1/energy_uj: is no number of microjoules");
     expect_absent(c, COUNTER_ENERGY_DRAM, "max_energy_range_uj: is no number");
+    close_tree(c);
+}
+
+/* A range of 10 J lasts 10 ms at 1000 W, one of 262 kJ minutes: after 20 ms the first may have wrapped
+ * once or more, whatever its number is then. */
+static void test_powercap_long(void **state)
+{
+    (void)state;
+    put("long", "proc/cpuinfo", "flags : fpu\n");
+    put_zone_in("long", "intel-rapl:0", "package-0\n", "5000000\n", "10000000\n");
+    put_zone_in("long", "intel-rapl:0:0", "dram\n", "5000000\n", "262143328850\n");
+    struct counter_system system = {scratch_path("long"), fake_open};
+    struct counters *c;
+    assert_int_equal(counters_open(&c, &system, NULL), STATUS_OK);
+    next_read(0, 0, 0, 0);
+    counters_start(c);
+    nanosleep(&(struct timespec){0, 20000000}, NULL);
+    next_read(0, 0, 0, 0);
+    counters_stop(c);
+    expect_absent(c, COUNTER_ENERGY_PACKAGE, "samples were too long");
+    assert_true(counters_read(c, COUNTER_ENERGY_DRAM).is_present);
+    counters_clear(c);
+    assert_true(counters_read(c, COUNTER_ENERGY_PACKAGE).is_present);
     close_tree(c);
 }
 
@@ -592,6 +621,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_shared_counters),
         cmocka_unit_test(test_intervals),
         cmocka_unit_test(test_powercap),
+        cmocka_unit_test(test_powercap_long),
         cmocka_unit_test(test_powercap_permission),
         cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_malformed_is_absent),

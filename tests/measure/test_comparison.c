@@ -67,7 +67,8 @@ static void test_order(void **state)
     }
 }
 
-/* The machine slows down to a third while b stays 0.9 of a: the medians say little, the ratios all. */
+/* The machine slows down to a third while b stays 0.9 of a: the medians say little, the ratios
+ * all. */
 static void test_drift(void **state)
 {
     (void)state;
@@ -118,8 +119,9 @@ static void count_verdicts(int n, double true_ratio, double noise, int n_tries, 
     }
 }
 
-/* Equal programs are called different in 1 of 16 comparisons at most, and more rarely where no count
- * of rounds has just that chance: 2 / 2^7 of seven rounds. Here within four deviations of the tries. */
+/* Equal programs are called different in 1 of 16 comparisons at most, and more rarely where no
+ * count of rounds has just that chance: 2 / 2^7 of seven rounds. Here within four deviations of the
+ * tries. */
 static void test_equal_programs(void **state)
 {
     (void)state;
@@ -285,6 +287,41 @@ static void test_names(void **state)
     comparison_done(&c);
 }
 
+/* Texts that a record could not give back. */
+static void test_texts(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"",         " \t\n",        "\xff", "echo \xc3",
+                                        "\xc0\xaf", "\xed\xa0\x80", "\x80", "\xf4\x90\x80\x80"};
+    struct comparison c;
+    begin(&c, 1);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(comparison_check_text(wrong[i], NULL), STATUS_USAGE);
+        assert_int_equal(comparison_add_variant(&c, "x", wrong[i], NULL), STATUS_USAGE);
+    }
+    static char long_text[65537];
+    memset(long_text, 'x', 65536);
+    assert_int_equal(comparison_add_variant(&c, "x", long_text, NULL), STATUS_USAGE);
+    long_text[65535] = 0;
+    assert_int_equal(comparison_add_variant(&c, "x", long_text, NULL), STATUS_OK);
+    assert_int_equal(comparison_check_text("\xc3\xa4 \xf0\x9f\x98\x80", NULL), STATUS_OK);
+    comparison_done(&c);
+}
+
+/* Never a record with less in it than there is: it could not be read. */
+static void test_incomplete_record(void **state)
+{
+    (void)state;
+    struct comparison c;
+    struct error err;
+    begin(&c, 2);
+    c.commands[1] = "\xff"; /* as if it had not been checked */
+    const char *path = scratch_path("incomplete.json");
+    assert_int_not_equal(comparison_write(&c, path, &err), STATUS_OK);
+    assert_null(read_whole(path, NULL));
+    comparison_done(&c);
+}
+
 static void test_record(void **state)
 {
     (void)state;
@@ -398,6 +435,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_disturbed),
         cmocka_unit_test(test_mostly_disturbed),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_incomplete_record),
         cmocka_unit_test(test_record),
         cmocka_unit_test(test_plot),
         cmocka_unit_test(test_plot_extremes),

@@ -86,6 +86,30 @@ static void test_tail(void **state)
     assert_near(row_divergence(&base, above, 4, 0).kl, kept + 0.5, 1e-7);
 }
 
+/* A model that gives less than the smallest double to what must hold 0.1 and more. */
+static void test_underflow(void **state)
+{
+    (void)state;
+    double log_p[] = {log(0.5), log(0.4), -20, -20};
+    struct base_row base = {.log_p = log_p, .floor = -20, .tail_least = 0.1, .tail_most = 0.2};
+    static const float logits[] = {0, 0, -1000, -1000};
+    struct row_divergence d = row_divergence(&base, logits, 4, 0);
+    double kept = 0.5 * log(0.5 / 0.5) + 0.4 * log(0.4 / 0.5) - 0.4 + 0.5;
+    /* log p of the tail is log(2 e^-1000 / 2) */
+    assert_near(d.kl, kept + 0.1 * (log(0.1) + 1000) - 0.1, 1e-9);
+    assert_near(d.total_variation, 0.1, 1e-9);
+}
+
+/* Rounding may leave probabilities that sum to more than 1; the distance stays one. */
+static void test_largest_distance(void **state)
+{
+    (void)state;
+    double log_p[] = {1e-4, -800};
+    struct base_row base = {.log_p = log_p, .floor = -INFINITY};
+    static const float logits[] = {-800, 0};
+    assert_near(row_divergence(&base, logits, 2, 0).total_variation, 1, 0);
+}
+
 static void test_summary(void **state)
 {
     (void)state;
@@ -124,6 +148,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_known_values),
         cmocka_unit_test(test_planted_logit),
         cmocka_unit_test(test_tail),
+        cmocka_unit_test(test_underflow),
+        cmocka_unit_test(test_largest_distance),
         cmocka_unit_test(test_summary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -136,7 +136,7 @@ static void test_planted_logit(void **state)
     logits_reader_close(&reader);
 }
 
-/* Opens and reads a file of these bytes to its end; the status, and one line of text if it failed. */
+/* Opens and reads a file of these bytes to its end; the status. A failure names the file. */
 static enum status read_bytes(const void *bytes, size_t size)
 {
     const char *path = scratch_path("hostile");
@@ -176,6 +176,78 @@ static void test_deep_row(void **state)
     assert_true(row_divergence(&row, logits_24, 3, 0).kl < 1e-9);
     assert_true(fabs(row.log_p[2] + 24) < 1e-4 && fabs(row.log_p[1] + 12) < 4e-4);
     logits_reader_close(&reader);
+}
+
+/* From logits around 4100, where floats are 0.0005 apart, a program may find a depth of 15.9995:
+ * the row still is one that leaves out what is deeper. */
+static void test_rounded_depth(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("rounded");
+    struct logits_reader reader;
+    struct base_row row;
+    struct error err;
+    size_t size;
+    volatile float high = 4100.7f, low = nextafterf(high - 16, INFINITY);
+    float step = (high - low) / 65535;
+    assert_true(step < 16.0f / 65535);
+    write_file(path, &tiny, tiny_tokens, tiny_logits, 2);
+    char *bytes = read_whole(path, &size);
+    store_f32((uint8_t *)bytes + 44, step);
+    write_whole(path, bytes, size);
+    free(bytes);
+    assert_int_equal(logits_reader_open(&reader, path, &err), STATUS_OK);
+    assert_int_equal(logits_reader_next(&reader, &row, &err), STATUS_OK);
+    assert_true(row.floor == row.log_p[2]);
+    assert_int_equal(logits_reader_next(&reader, &row, &err), STATUS_OK);
+    logits_reader_close(&reader);
+}
+
+/* One row of n_vocab probabilities: step, lowest log p, and codes that are all the same but the
+ * first. */
+static enum status read_row(int n_vocab, float step, float lowest, uint16_t first, uint16_t others)
+{
+    const char *path = scratch_path("row");
+    struct logits_shape shape = {3, n_vocab, 1};
+    struct logits_reader reader;
+    struct base_row row;
+    struct error err = {0};
+    float *flat = calloc((size_t)n_vocab, sizeof *flat);
+    size_t size;
+    write_file(path, &shape, (const int32_t[]){0, 1, 2}, flat, 1);
+    free(flat);
+    char *bytes = read_whole(path, &size);
+    uint8_t *at = (uint8_t *)bytes + 20 + 3 * 4;
+    store_f32(at, step);
+    store_f32(at + 4, lowest);
+    for (int i = 0; i < n_vocab; i++)
+        store_u16(at + 8 + 2 * i, i ? others : first);
+    write_whole(path, bytes, size);
+    free(bytes);
+    assert_int_equal(logits_reader_open(&reader, path, &err), STATUS_OK);
+    enum status status = logits_reader_next(&reader, &row, &err);
+    assert_true(status == STATUS_OK || strstr(err.text, "sum to"));
+    logits_reader_close(&reader);
+    return status;
+}
+
+/* The largest log p may be sound where their sum is not. */
+static void test_sum(void **state)
+{
+    (void)state;
+    const float full = 16.0f / 65535;
+    assert_int_equal(read_row(2048, 0, (float)-log(2048), 0, 0), STATUS_OK);
+    assert_int_equal(read_row(2048, 0, -0.001f, 0, 0), STATUS_FORMAT); /* 2046 */
+    /* 24 deep, nothing left out: 2047 of e^-24, and too little or much beside them */
+    assert_int_equal(read_row(2048, 24.0f / 65535, -24, 65535, 0), STATUS_OK);
+    assert_int_equal(read_row(2048, 24.0f / 65535, -24.02f, 65535, 0), STATUS_FORMAT);
+    assert_int_equal(read_row(2048, 24.0f / 65535, -24, 65535, 45000), STATUS_FORMAT);
+    /* 16 deep: what is left out may hold 2047 e^-16 = 0.0002, not 0.02; nor is what is kept 1.1 */
+    assert_int_equal(read_row(2048, full, -16, 65535, 0), STATUS_OK);
+    assert_int_equal(read_row(2048, full, -16.02f, 65535, 0), STATUS_FORMAT);
+    assert_int_equal(read_row(2048, full, -16, 65535, 25000), STATUS_FORMAT);
+    /* of 200,000 it may hold 0.02 */
+    assert_int_equal(read_row(200000, full, -16.02f, 65535, 0), STATUS_OK);
 }
 
 static void test_hostile(void **state)
@@ -221,6 +293,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layout),        cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_planted_logit), cmocka_unit_test(test_deep_row),
+        cmocka_unit_test(test_rounded_depth), cmocka_unit_test(test_sum),
         cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -225,6 +225,7 @@ static void test_parts_of_matrices(void **state)
     check_parts(FORMAT_F32, SCALES_SAME, PACKING_f32, 0);
     check_parts(FORMAT_Q4_K, SCALES_SAME, PACKING_q4_k, 0);
     check_parts(FORMAT_Q5_K, SCALES_SAME, PACKING_q5_k, 0);
+    check_parts(FORMAT_Q2_K, SCALES_SAME, PACKING_q2_k, 0);
     check_parts(FORMAT_Q4_K, SCALES_SAME, PACKING_f32, 0);
     check_parts(FORMAT_TQ1_0, SCALES_SAME, PACKING_f32, 0);
 }
@@ -399,12 +400,12 @@ static void test_other_formats_map_by_their_type(void **state)
     static const struct {
         enum format_id id;
         enum packing packing;
-    } known[] = {{FORMAT_F32, PACKING_f32},   {FORMAT_F16, PACKING_f16},
-                 {FORMAT_BF16, PACKING_bf16}, {FORMAT_Q4_0, PACKING_q4_0},
-                 {FORMAT_Q8_0, PACKING_q8_0}, {FORMAT_Q6_K, PACKING_q6_k},
-                 {FORMAT_Q4_K, PACKING_q4_k}, {FORMAT_Q5_K, PACKING_q5_k},
-                 {FORMAT_Q2_K, PACKING_none}, {FORMAT_IQ4_NL, PACKING_none}};
-    for (int i = 0; i < 10; i++) {
+    } known[] = {
+        {FORMAT_F32, PACKING_f32},   {FORMAT_F16, PACKING_f16},    {FORMAT_BF16, PACKING_bf16},
+        {FORMAT_Q4_0, PACKING_q4_0}, {FORMAT_Q8_0, PACKING_q8_0},  {FORMAT_Q6_K, PACKING_q6_k},
+        {FORMAT_Q4_K, PACKING_q4_k}, {FORMAT_Q5_K, PACKING_q5_k},  {FORMAT_Q2_K, PACKING_q2_k},
+        {FORMAT_Q3_K, PACKING_none}, {FORMAT_IQ4_NL, PACKING_none}};
+    for (int i = 0; i < 11; i++) {
         struct packing_choice choice = packing_of_format(known[i].id);
         assert_int_equal(choice.packing, known[i].packing);
         assert_false(choice.has_code3);
@@ -481,6 +482,8 @@ static void test_packings_are_as_small_as_they_say(void **state)
                          file_bytes(FORMAT_Q4_K, 64, n_cols));
         assert_int_equal(packed_bytes(PACKING_q5_k, 0, 64, n_cols),
                          file_bytes(FORMAT_Q5_K, 64, n_cols));
+        assert_int_equal(packed_bytes(PACKING_q2_k, 0, 64, n_cols),
+                         file_bytes(FORMAT_Q2_K, 64, n_cols));
     }
     for (enum packing p = PACKING_trits4; p < N_PACKINGS; p++)
         for (int n_rows = 1; n_rows < 50; n_rows++)
@@ -500,9 +503,10 @@ static void test_needs_follow_the_scales(void **state)
                  {PACKING_trits4, 64, false, 64, 64}, {PACKING_trits5, 256, false, 256, 256},
                  {PACKING_q4_0, 0, false, 32, 32},    {PACKING_q8_0, 0, false, 32, 32},
                  {PACKING_q6_k, 0, false, 256, 16},   {PACKING_q4_k, 0, false, 256, 32},
-                 {PACKING_q5_k, 0, false, 256, 32},   {PACKING_f16, 0, true, 0, 0},
-                 {PACKING_bf16, 0, true, 0, 0},       {PACKING_f32, 0, true, 0, 0}};
-    for (int i = 0; i < 12; i++) {
+                 {PACKING_q5_k, 0, false, 256, 32},   {PACKING_q2_k, 0, false, 256, 16},
+                 {PACKING_f16, 0, true, 0, 0},        {PACKING_bf16, 0, true, 0, 0},
+                 {PACKING_f32, 0, true, 0, 0}};
+    for (int i = 0; i < 13; i++) {
         struct packing_needs needs = packing_needs(known[i].packing, known[i].group);
         assert_int_equal(needs.is_float, known[i].is_float);
         assert_int_equal(needs.act_group, known[i].act_group);

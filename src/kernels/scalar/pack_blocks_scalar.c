@@ -1,4 +1,4 @@
-/* Q4_0, Q8_0, Q4_K, Q5_K and Q6_K without loss: the same codes and scales in another order. */
+/* Q4_0, Q8_0, Q2_K, Q4_K, Q5_K and Q6_K without loss: the same codes and scales in another order. */
 #include <string.h>
 
 #include "base/reader.h"
@@ -149,6 +149,26 @@ static void put_q5_k(const uint8_t *block, int group, int r, uint8_t *unit)
     }
 }
 
+static void put_q2_k(const uint8_t *block, int group, int r, uint8_t *unit)
+{
+    (void)group;
+    uint8_t *to = unit + 64 + 4 * r;
+    put_half(unit, 0, r, block ? block + 80 : NULL);
+    put_half(unit, 1, r, block ? block + 82 : NULL);
+    for (int i = 0; block && i < 16; i++)
+        to[i / 4 * STEP_BYTES + i % 4] = block[i];
+    to += 4 * STEP_BYTES;
+    for (int first = 0; first < 256; first += 16, to += STEP_BYTES)
+        for (int j = 0; j < 4; j++) {
+            int byte = 0;
+            for (int quad = 0; block && quad < 4; quad++) {
+                int i = first + 4 * quad + j;
+                byte |= (block[16 + i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3) << 2 * quad;
+            }
+            to[j] = (uint8_t)byte;
+        }
+}
+
 void pack_q4_0_scalar(const union job *job, int begin, int end)
 {
     pack_blocks(&job->pack, begin, end, 32, put_q4_0);
@@ -172,4 +192,9 @@ void pack_q4_k_scalar(const union job *job, int begin, int end)
 void pack_q5_k_scalar(const union job *job, int begin, int end)
 {
     pack_blocks(&job->pack, begin, end, 256, put_q5_k);
+}
+
+void pack_q2_k_scalar(const union job *job, int begin, int end)
+{
+    pack_blocks(&job->pack, begin, end, 256, put_q2_k);
 }

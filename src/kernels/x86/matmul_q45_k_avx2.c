@@ -1,32 +1,8 @@
 /* matmul of q4_k and q5_k: codes times int8 in int16 pairs, of 32 inputs (2 * 8 * 15 * 127 < 2^15) or
  * with five bits of 16, times the 6-bit scale in the multiply-add that joins a pair. */
-#include "kernels/x86/matmul_avx2.h"
-#include "kernels/x86/sub_sums.h"
+#include "kernels/x86/matmul_mins_avx2.h"
 
-enum { BLOCK = 256, GROUPS = 8, PAIRS = 4, HEADER = PACKED_K_LINES_AT + 12 * TILE_ROWS };
-
-/* Of the rows of one half: a scale twice in each lane, and minimums as pair_sums. */
-struct sub_scales {
-    __m256i scale[GROUPS], min[PAIRS];
-};
-
-/* The four bytes of each lane as pairs of the same. */
-ALWAYS_INLINE void split_scales(__m256i bytes, __m256i scale[4])
-{
-    const char no = -128; /* a zero */
-    const __m256i first = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, no, 0, no, 4, no, 4, no, 8, no, 8, no, 12, no, 12, no));
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++)
-        scale[i] = _mm256_shuffle_epi8(bytes, _mm256_add_epi8(first, _mm256_set1_epi16((short)i)));
-}
-
-ALWAYS_INLINE void split_mins(__m256i bytes, __m256i min[2])
-{
-    const __m256i even = _mm256_set1_epi16(255);
-    min[0] = _mm256_and_si256(bytes, even);
-    min[1] = _mm256_srli_epi16(bytes, 8);
-}
+enum { BLOCK = 256, GROUPS = 8, HEADER = PACKED_K_LINES_AT + 12 * TILE_ROWS };
 
 /* lines: of the half. */
 ALWAYS_INLINE void unpack_scales(const uint8_t *lines, struct sub_scales *to)
@@ -87,30 +63,6 @@ ALWAYS_INLINE void add_quads(const uint8_t *steps, int quad0, int n_quads, bool 
     }
 }
 
-/* y -= dmin * act scale * sum of minimum * sum of activations over a block. */
-ALWAYS_INLINE void add_mins(const struct activations *a, const struct sub_scales subs[2],
-                            const uint8_t *dmin, int block, int token, int n, struct chains *chains)
-{
-    const float *act_scale = a->scale + (int64_t)token * a->n_scales + block;
-    __m256 scale0 = f16_scales(dmin), scale1 = f16_scales(dmin + 16);
-#pragma GCC unroll 4
-    for (int t = 0; t < n; t++) {
-        __m256i acc[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-        int32_t pairs[PAIRS];
-        _mm_storeu_si128((__m128i *)pairs, pair_sums(a->sum + (int64_t)(token + t) * a->n_sums +
-                                                     (int64_t)block * GROUPS));
-#pragma GCC unroll 4
-        for (int i = 0; i < PAIRS; i++) {
-            __m256i sums = _mm256_set1_epi32(pairs[i]);
-            acc[0] = _mm256_sub_epi32(acc[0], _mm256_madd_epi16(subs[0].min[i], sums));
-            acc[1] = _mm256_sub_epi32(acc[1], _mm256_madd_epi16(subs[1].min[i], sums));
-        }
-        float s = act_scale[(int64_t)t * a->n_scales];
-        chains->y[t][0] = add_group(chains->y[t][0], acc[0], scale0, s);
-        chains->y[t][1] = add_group(chains->y[t][1], acc[1], scale1, s);
-    }
-}
-
 ALWAYS_INLINE void add_block(const struct activations *a, const uint8_t *unit, bool has_fifth,
                              int block, int token, int n, struct fetch *fetch,
                              struct chains *chains)
@@ -118,7 +70,6 @@ ALWAYS_INLINE void add_block(const struct activations *a, const uint8_t *unit, b
     const int quads = has_fifth ? 4 : 8; /* of an int16 sum */
     const uint8_t *codes = unit + HEADER;
     const int8_t *q = a->q + token * a->stride + (int64_t)block * BLOCK;
-    const float *act_scale = a->scale + (int64_t)token * a->n_scales + block;
     struct sub_scales subs[2];
     __m256i acc[MAX_TOKENS][2];
     unpack_scales(unit + PACKED_K_LINES_AT, &subs[0]);
@@ -133,14 +84,7 @@ ALWAYS_INLINE void add_block(const struct activations *a, const uint8_t *unit, b
             add_quads(codes, k, quads, has_fifth, subs[0].scale[g], subs[1].scale[g], q, a->stride,
                       n, acc);
     }
-    __m256 scale0 = f16_scales(unit), scale1 = f16_scales(unit + 16);
-#pragma GCC unroll 4
-    for (int t = 0; t < n; t++) {
-        float s = act_scale[(int64_t)t * a->n_scales];
-        chains->y[t][0] = add_group(chains->y[t][0], acc[t][0], scale0, s);
-        chains->y[t][1] = add_group(chains->y[t][1], acc[t][1], scale1, s);
-    }
-    add_mins(a, subs, unit + 32, block, token, n, chains);
+    add_min_block(a, unit, subs, GROUPS, block, token, n, acc, chains);
 }
 
 ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *tile, int row0,

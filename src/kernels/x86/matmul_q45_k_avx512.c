@@ -1,6 +1,5 @@
 /* matmul of q4_k and q5_k: a fifth bit apart they are the same. */
-#include "kernels/x86/matmul_panel_avx512.h"
-#include "kernels/x86/sub_sums.h"
+#include "kernels/x86/matmul_mins_avx512.h"
 
 /* A block is a unit: f16 scales, lines of 6-bit scales and minimums, 8 groups of 32 inputs, each four
  * steps of low nibbles and, for q5_k, one of fifth bits. */
@@ -73,26 +72,6 @@ INLINE void add_few_group(const uint8_t *steps, const bool has_fifth, __m512i sc
     }
 }
 
-/* y += sum * d * act scale - (sum of minimum * sum of activations) * dmin * act scale. */
-INLINE void add_few_block(const struct activations *a, int token, int64_t b, const uint8_t *unit,
-                          const struct sub_scales *subs, const __m512i sum[MAX_FEW],
-                          const int n_tokens, __m512 y[MAX_FEW])
-{
-    __m512 d = halves_at(unit), dmin = halves_at(unit + 32);
-    UNROLL
-    for (int t = 0; t < n_tokens; t++) {
-        __m512 act_scale = _mm512_set1_ps(a->scale[(int64_t)(token + t) * a->n_scales + b]);
-        __m128i sums = pair_sums(a->sum + (int64_t)(token + t) * a->n_sums + b * GROUPS);
-        __m512i all = _mm512_broadcast_i32x4(sums), min = _mm512_setzero_si512();
-        min = _mm512_dpwssd_epi32(min, min_pair(subs, 0), _mm512_shuffle_epi32(all, 0x00));
-        min = _mm512_dpwssd_epi32(min, min_pair(subs, 1), _mm512_shuffle_epi32(all, 0x55));
-        min = _mm512_dpwssd_epi32(min, min_pair(subs, 2), _mm512_shuffle_epi32(all, 0xaa));
-        min = _mm512_dpwssd_epi32(min, min_pair(subs, 3), _mm512_shuffle_epi32(all, 0xff));
-        y[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[t]), _mm512_mul_ps(d, act_scale), y[t]);
-        y[t] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(min), _mm512_mul_ps(dmin, act_scale), y[t]);
-    }
-}
-
 INLINE void few_tile(const struct matmul_job *job, int64_t tile, int token, const bool has_fifth,
                      const int n_tokens)
 {
@@ -123,7 +102,9 @@ INLINE void few_tile(const struct matmul_job *job, int64_t tile, int token, cons
                 add_few_group(codes, has_fifth, scale, q, a->stride, n_tokens, sum);
             }
         }
-        add_few_block(a, token, b, unit, &subs, sum, n_tokens, y);
+        const __m512i min[PAIRS] = {min_pair(&subs, 0), min_pair(&subs, 1), min_pair(&subs, 2),
+                                    min_pair(&subs, 3)};
+        few_min_block(a, token, b, unit, min, GROUPS, sum, n_tokens, y);
         unit = codes;
     }
     UNROLL
@@ -140,98 +121,10 @@ FEW_RUN(q5_k, 2, few_tile, true, 2)
 FEW_RUN(q5_k, 3, few_tile, true, 3)
 FEW_RUN(q5_k, 4, few_tile, true, 4)
 
-/* sum += over the groups of a block, scale * sum of code * q. */
-INLINE void add_codes(const struct panel *p, int64_t b, int token, const int n_tiles,
-                      const int n_tokens, __m512i sum[][PANEL_TILES])
-{
-    struct token_rows rows = token_rows(p, token, b * BLOCK, n_tokens);
-    const uint8_t *codes = p->codes + b * (BLOCK / 4) * n_tiles * STEP_BYTES;
-    const int16_t *scales = p->sub_scales + b * (GROUPS + PAIRS) * n_tiles * (2 * TILE_ROWS);
-    for (int g = 0; g < GROUPS; g++) {
-        __m512i dot[PANEL_TOKENS / 2][PANEL_TILES];
-        UNROLL
-        for (int t = 0; t < n_tokens; t++) {
-            UNROLL
-            for (int k = 0; k < n_tiles; k++)
-                dot[t][k] = _mm512_setzero_si512();
-        }
-        panel_quads(codes, &rows, n_tiles, n_tokens, dot);
-        panel_quads(codes + 4 * n_tiles * STEP_BYTES, &rows, n_tiles, n_tokens, dot);
-        codes += 8 * n_tiles * STEP_BYTES;
-        UNROLL
-        for (int k = 0; k < n_tiles; k++, scales += 2 * TILE_ROWS) {
-            __m512i scale = _mm512_loadu_si512(scales);
-            UNROLL
-            for (int t = 0; t < n_tokens; t++)
-                sum[t][k] = _mm512_add_epi32(sum[t][k], _mm512_mullo_epi32(dot[t][k], scale));
-        }
-    }
-}
-
-/* sum += over the groups of a block, minimum * sum of activations. */
-INLINE void add_mins(const struct panel *p, int64_t b, int token, const int n_tiles,
-                     const int n_tokens, __m512i sum[][PANEL_TILES])
-{
-    const int16_t *mins =
-        p->sub_scales + (b * (GROUPS + PAIRS) + GROUPS) * n_tiles * (2 * TILE_ROWS);
-    const int32_t *pairs = p->zero_sums + token * p->zero_stride + b * PAIRS;
-    UNROLL
-    for (int i = 0; i < PAIRS; i++) {
-        UNROLL
-        for (int t = 0; t < n_tokens; t++) {
-            __m512i sums = _mm512_set1_epi32(pairs[t * p->zero_stride + i]);
-            UNROLL
-            for (int k = 0; k < n_tiles; k++) {
-                __m512i min = _mm512_loadu_si512(mins + (i * n_tiles + k) * (2 * TILE_ROWS));
-                sum[t][k] = _mm512_dpwssd_epi32(sum[t][k], min, sums);
-            }
-        }
-    }
-}
-
-/* y += or -= sum * scale * act scale. */
-INLINE void add_floats(const float *scales, const float *act_scale, int64_t act_stride,
-                       const bool is_minus, const int n_tiles, const int n_tokens,
-                       __m512i sum[][PANEL_TILES], __m512 *y)
-{
-    UNROLL
-    for (int t = 0; t < n_tokens; t++) {
-        __m512 x = _mm512_set1_ps(act_scale[t * act_stride]);
-        UNROLL
-        for (int k = 0; k < n_tiles; k++) {
-            __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(scales + k * TILE_ROWS), x);
-            __m512 s = _mm512_cvtepi32_ps(sum[t][k]), *at = y + t * n_tiles + k;
-            *at = is_minus ? _mm512_fnmadd_ps(s, scale, *at) : _mm512_fmadd_ps(s, scale, *at);
-        }
-    }
-}
-
-INLINE void clear_sums(const int n_tiles, const int n_tokens, __m512i sum[][PANEL_TILES])
-{
-    UNROLL
-    for (int t = 0; t < n_tokens; t++) {
-        UNROLL
-        for (int k = 0; k < n_tiles; k++)
-            sum[t][k] = _mm512_setzero_si512();
-    }
-}
-
 INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const int n_tiles,
                          const int n_tokens)
 {
-    const struct activations *a = &p->job->a;
-    const float *act_scale = a->scale + (int64_t)token * a->n_scales + p->col0 / BLOCK;
-    const float *scales = p->scales;
-    for (int64_t b = 0; b < p->n / BLOCK; b++, act_scale++, scales += 2 * n_tiles * TILE_ROWS) {
-        __m512i sum[PANEL_TOKENS / 2][PANEL_TILES];
-        clear_sums(n_tiles, n_tokens, sum);
-        add_codes(p, b, token, n_tiles, n_tokens, sum);
-        add_floats(scales, act_scale, a->n_scales, false, n_tiles, n_tokens, sum, (__m512 *)state);
-        clear_sums(n_tiles, n_tokens, sum);
-        add_mins(p, b, token, n_tiles, n_tokens, sum);
-        add_floats(scales + n_tiles * TILE_ROWS, act_scale, a->n_scales, true, n_tiles, n_tokens,
-                   sum, (__m512 *)state);
-    }
+    panel_min_blocks(p, token, state, GROUPS, n_tiles, n_tokens);
 }
 
 PANEL_TABLE(panel_blocks, 4)
@@ -281,16 +174,9 @@ static void unpack_q5_k(const struct panel *p, int64_t tile, int pitch, uint8_t 
     unpack_units(p, tile, true, pitch, codes, scales, sub_scales);
 }
 
-/* Pairs of the sums of a panel's activations. */
 static void look(struct panel *p)
 {
-    const struct activations *a = &p->job->a;
-    for (int t = 0; t < p->job->n_tokens; t++)
-        for (int64_t b = 0; b < p->n / BLOCK; b++) {
-            const int32_t *sums = a->sum + (int64_t)t * a->n_sums + p->col0 / 32 + b * GROUPS;
-            _mm_storeu_si128((void *)(p->zero_sums + t * p->zero_stride + b * PAIRS),
-                             pair_sums(sums));
-        }
+    panel_pair_sums(p, GROUPS);
 }
 
 #define K_OPS(unpack_codes)                                                                        \

@@ -1,4 +1,4 @@
-/* Q4_0, Q8_0, Q4_K, Q5_K and Q6_K: codes of 64 inputs of 16 rows, a byte each, are transposed to quads, which
+/* Q4_0, Q8_0, Q2_K, Q4_K, Q5_K and Q6_K: codes of 64 inputs of 16 rows, a byte each, are transposed to quads, which
  * then join to steps. */
 #include <string.h>
 
@@ -247,4 +247,54 @@ void pack_q4_k_avx512(const union job *job, int begin, int end)
 void pack_q5_k_avx512(const union job *job, int begin, int end)
 {
     pack_q45_k(&job->pack, begin, end, true);
+}
+
+/* The 2 bits of 256 weights. */
+static inline void q2_k_codes(const uint8_t *bytes, uint8_t *codes)
+{
+    const __m256i low_2 = _mm256_set1_epi8(3);
+    for (int i = 0; i < 8; i++) {
+        __m256i four = _mm256_loadu_si256((const __m256i *)(bytes + i / 4 * 32));
+        _mm256_store_si256((__m256i *)(codes + 32 * i),
+                           _mm256_and_si256(_mm256_srli_epi16(four, i % 4 * 2), low_2));
+    }
+}
+
+/* The next block of all rows. */
+static void take_q2_k(struct block_rows *rows, uint8_t *unit)
+{
+    uint8_t codes[TILE_ROWS * 256] __attribute__((aligned(64)));
+    uint8_t *to = unit + 64 + 16 * TILE_ROWS;
+    for (int r = 0; r < TILE_ROWS; r++) {
+        const uint8_t *block = rows->block[r];
+        memcpy(unit + 2 * r, block + 80, 2);
+        memcpy(unit + 2 * (TILE_ROWS + r), block + 82, 2);
+        for (int i = 0; i < 4; i++)
+            memcpy(unit + 64 + i * STEP_BYTES + 4 * r, block + 4 * i, 4);
+        q2_k_codes(block + 16, codes + 256 * r);
+        rows->block[r] += rows->bytes[r];
+    }
+    for (int i = 0; i < 4; i++) {
+        __m512i quad[16];
+        transpose_16x16(codes + 64 * i, 256, quad);
+        for (int k = 0; k < 16; k += 4, to += STEP_BYTES) {
+            __m512i low = _mm512_or_si512(quad[k], _mm512_slli_epi16(quad[k + 1], 2));
+            __m512i high = _mm512_or_si512(_mm512_slli_epi16(quad[k + 2], 4),
+                                           _mm512_slli_epi16(quad[k + 3], 6));
+            _mm512_storeu_si512(to, _mm512_or_si512(low, high));
+        }
+    }
+}
+
+void pack_q2_k_avx512(const union job *job, int begin, int end)
+{
+    static const uint8_t zero[84];
+    for (int64_t row = begin; row < end; row += TILE_ROWS) {
+        struct block_rows rows = begin_rows(&job->pack, row, zero);
+        uint8_t *to = pack_tile(&job->pack, row);
+        for (int64_t col = 0; col < job->pack.w.n_cols; col += 256) {
+            take_q2_k(&rows, to);
+            to += packed_tile_bytes(PACKING_q2_k, 256, 256);
+        }
+    }
 }

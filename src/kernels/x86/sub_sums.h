@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-/* 8 sums over 32 (at most 32 * 127) as pairs of int16: 0 and 2, 1 and 3, 4 and 6, 5 and 7. That is
+/* 8 sums over 16 or 32 (at most 32 * 127) as pairs of int16: 0 and 2, 1 and 3, 4 and 6, 5 and 7. That is
  * the order in which the bytes of a 32-bit lane, masked and shifted, become pairs too. */
 static inline __m128i pair_sums(const int32_t *sums)
 {

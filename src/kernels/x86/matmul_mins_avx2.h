@@ -1,0 +1,65 @@
+/* Packings of blocks of 256 whose groups have a minimum beside their scale: q4_k, q5_k, q2_k. */
+#ifndef TRINE_KERNELS_X86_MATMUL_MINS_AVX2_H
+#define TRINE_KERNELS_X86_MATMUL_MINS_AVX2_H
+
+#include "kernels/x86/matmul_avx2.h"
+#include "kernels/x86/sub_sums.h"
+
+/* Of up to 16 groups, for the rows of one half: a scale twice in each lane, and pairs of minimums in
+ * the order of pair_sums. */
+struct sub_scales {
+    __m256i scale[16], min[8];
+};
+
+/* The four bytes of each lane as pairs of the same. */
+ALWAYS_INLINE void split_scales(__m256i bytes, __m256i scale[4])
+{
+    const char no = -128; /* a zero */
+    const __m256i first = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, no, 0, no, 4, no, 4, no, 8, no, 8, no, 12, no, 12, no));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+        scale[i] = _mm256_shuffle_epi8(bytes, _mm256_add_epi8(first, _mm256_set1_epi16((short)i)));
+}
+
+ALWAYS_INLINE void split_mins(__m256i bytes, __m256i min[2])
+{
+    const __m256i even = _mm256_set1_epi16(255);
+    min[0] = _mm256_and_si256(bytes, even);
+    min[1] = _mm256_srli_epi16(bytes, 8);
+}
+
+/* y += sum * d * act scale - (sum of minimum * sum of activations) * dmin * act scale. acc: the sums
+ * over a block; its unit begins with d and dmin. */
+ALWAYS_INLINE void add_min_block(const struct activations *a, const uint8_t *unit,
+                                 const struct sub_scales subs[2], int n_groups, int block,
+                                 int token, int n, __m256i acc[MAX_TOKENS][2],
+                                 struct chains *chains)
+{
+    const float *act_scale = a->scale + (int64_t)token * a->n_scales + block;
+    const int32_t *act_sum = a->sum + (int64_t)token * a->n_sums + (int64_t)block * n_groups;
+    __m256 d[2] = {f16_scales(unit), f16_scales(unit + 16)};
+    __m256 dmin[2] = {f16_scales(unit + 32), f16_scales(unit + 48)};
+#pragma GCC unroll 4
+    for (int t = 0; t < n; t++) {
+        __m256i low[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+        int32_t pairs[8];
+        for (int i = 0; i < n_groups; i += 8)
+            _mm_storeu_si128((__m128i *)(pairs + i / 2),
+                             pair_sums(act_sum + (int64_t)t * a->n_sums + i));
+#pragma GCC unroll 8
+        for (int i = 0; i < n_groups / 2; i++) {
+            __m256i sums = _mm256_set1_epi32(pairs[i]);
+            low[0] = _mm256_sub_epi32(low[0], _mm256_madd_epi16(subs[0].min[i], sums));
+            low[1] = _mm256_sub_epi32(low[1], _mm256_madd_epi16(subs[1].min[i], sums));
+        }
+        float s = act_scale[(int64_t)t * a->n_scales];
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; h++) {
+            __m256 y = add_group(chains->y[t][h], acc[t][h], d[h], s);
+            chains->y[t][h] = add_group(y, low[h], dmin[h], s);
+        }
+    }
+}
+
+#endif

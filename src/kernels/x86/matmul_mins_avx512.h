@@ -1,0 +1,147 @@
+/* Packings of blocks of 256 whose groups have a minimum beside their scale: q4_k, q5_k, q2_k. */
+#ifndef TRINE_KERNELS_X86_MATMUL_MINS_AVX512_H
+#define TRINE_KERNELS_X86_MATMUL_MINS_AVX512_H
+
+#include "kernels/x86/matmul_panel_avx512.h"
+#include "kernels/x86/sub_sums.h"
+
+/* y += sum * d * act scale - (sum of minimum * sum of activations) * dmin * act scale, of block b
+ * whose unit begins with d and dmin. min: n_groups / 2 pairs in the order of pair_sums. */
+INLINE void few_min_block(const struct activations *a, int token, int64_t b, const uint8_t *unit,
+                          const __m512i *min, const int n_groups, const __m512i sum[MAX_FEW],
+                          const int n_tokens, __m512 y[MAX_FEW])
+{
+    __m512 d = halves_at(unit), dmin = halves_at(unit + 32);
+    UNROLL
+    for (int t = 0; t < n_tokens; t++) {
+        const int32_t *act_sum = a->sum + (int64_t)(token + t) * a->n_sums + b * n_groups;
+        __m512 act_scale = _mm512_set1_ps(a->scale[(int64_t)(token + t) * a->n_scales + b]);
+        __m512i low = _mm512_setzero_si512();
+        UNROLL
+        for (int i = 0; i < n_groups / 8; i++) {
+            __m512i all = _mm512_broadcast_i32x4(pair_sums(act_sum + 8 * i));
+            low = _mm512_dpwssd_epi32(low, min[4 * i], _mm512_shuffle_epi32(all, 0x00));
+            low = _mm512_dpwssd_epi32(low, min[4 * i + 1], _mm512_shuffle_epi32(all, 0x55));
+            low = _mm512_dpwssd_epi32(low, min[4 * i + 2], _mm512_shuffle_epi32(all, 0xaa));
+            low = _mm512_dpwssd_epi32(low, min[4 * i + 3], _mm512_shuffle_epi32(all, 0xff));
+        }
+        y[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[t]), _mm512_mul_ps(d, act_scale), y[t]);
+        y[t] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(low), _mm512_mul_ps(dmin, act_scale), y[t]);
+    }
+}
+
+/* sum += over the n_groups groups of a block, scale * sum of code * q. The dot product of a group of
+ * 16 fits 16 bits: one 16-bit multiply-add scales and adds it, its upper half being multiplied by the
+ * zeros above the scales. */
+INLINE void panel_min_codes(const struct panel *p, int64_t b, int token, const int n_groups,
+                            const int n_tiles, const int n_tokens, __m512i sum[][PANEL_TILES])
+{
+    const int64_t scales_bytes = (int64_t)(n_groups + n_groups / 2) * n_tiles * (2 * TILE_ROWS);
+    struct token_rows rows = token_rows(p, token, b * 256, n_tokens);
+    const uint8_t *codes = p->codes + b * 64 * n_tiles * STEP_BYTES;
+    const int16_t *scales = p->sub_scales + b * scales_bytes;
+    for (int g = 0; g < n_groups; g++) {
+        __m512i dot[PANEL_TOKENS / 2][PANEL_TILES];
+        UNROLL
+        for (int t = 0; t < n_tokens; t++) {
+            UNROLL
+            for (int k = 0; k < n_tiles; k++)
+                dot[t][k] = _mm512_setzero_si512();
+        }
+        UNROLL
+        for (int i = 0; i < 16 / n_groups; i++, codes += 4 * n_tiles * STEP_BYTES)
+            panel_quads(codes, &rows, n_tiles, n_tokens, dot);
+        UNROLL
+        for (int k = 0; k < n_tiles; k++, scales += 2 * TILE_ROWS) {
+            __m512i scale = _mm512_loadu_si512(scales);
+            UNROLL
+            for (int t = 0; t < n_tokens; t++)
+                sum[t][k] = n_groups == 16
+                                ? _mm512_dpwssd_epi32(sum[t][k], dot[t][k], scale)
+                                : _mm512_add_epi32(sum[t][k], _mm512_mullo_epi32(dot[t][k], scale));
+        }
+    }
+}
+
+/* sum += over the groups of a block, minimum * sum of activations. */
+INLINE void panel_mins(const struct panel *p, int64_t b, int token, const int n_groups,
+                       const int n_tiles, const int n_tokens, __m512i sum[][PANEL_TILES])
+{
+    const int n_pairs = n_groups / 2;
+    const int16_t *mins =
+        p->sub_scales + (b * (n_groups + n_pairs) + n_groups) * n_tiles * (2 * TILE_ROWS);
+    const int32_t *pairs = p->zero_sums + token * p->zero_stride + b * n_pairs;
+    UNROLL
+    for (int i = 0; i < n_pairs; i++) {
+        UNROLL
+        for (int t = 0; t < n_tokens; t++) {
+            __m512i sums = _mm512_set1_epi32(pairs[t * p->zero_stride + i]);
+            UNROLL
+            for (int k = 0; k < n_tiles; k++) {
+                __m512i min = _mm512_loadu_si512(mins + (i * n_tiles + k) * (2 * TILE_ROWS));
+                sum[t][k] = _mm512_dpwssd_epi32(sum[t][k], min, sums);
+            }
+        }
+    }
+}
+
+/* y += or -= sum * scale * act scale. */
+INLINE void panel_floats(const float *scales, const float *act_scale, int64_t act_stride,
+                         const bool is_minus, const int n_tiles, const int n_tokens,
+                         __m512i sum[][PANEL_TILES], __m512 *y)
+{
+    UNROLL
+    for (int t = 0; t < n_tokens; t++) {
+        __m512 x = _mm512_set1_ps(act_scale[t * act_stride]);
+        UNROLL
+        for (int k = 0; k < n_tiles; k++) {
+            __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(scales + k * TILE_ROWS), x);
+            __m512 s = _mm512_cvtepi32_ps(sum[t][k]), *at = y + t * n_tiles + k;
+            *at = is_minus ? _mm512_fnmadd_ps(s, scale, *at) : _mm512_fmadd_ps(s, scale, *at);
+        }
+    }
+}
+
+INLINE void clear_sums(const int n_tiles, const int n_tokens, __m512i sum[][PANEL_TILES])
+{
+    UNROLL
+    for (int t = 0; t < n_tokens; t++) {
+        UNROLL
+        for (int k = 0; k < n_tiles; k++)
+            sum[t][k] = _mm512_setzero_si512();
+    }
+}
+
+INLINE void panel_min_blocks(const struct panel *p, int token, __m512i *state, const int n_groups,
+                             const int n_tiles, const int n_tokens)
+{
+    const int64_t act_stride = p->job->a.n_scales;
+    const float *act_scale = p->job->a.scale + (int64_t)token * act_stride + p->col0 / 256;
+    const float *scales = p->scales;
+    __m512 *y = (__m512 *)state;
+    for (int64_t b = 0; b < p->n / 256; b++, act_scale++, scales += 2 * n_tiles * TILE_ROWS) {
+        __m512i sum[PANEL_TOKENS / 2][PANEL_TILES];
+        clear_sums(n_tiles, n_tokens, sum);
+        panel_min_codes(p, b, token, n_groups, n_tiles, n_tokens, sum);
+        panel_floats(scales, act_scale, act_stride, false, n_tiles, n_tokens, sum, y);
+        clear_sums(n_tiles, n_tokens, sum);
+        panel_mins(p, b, token, n_groups, n_tiles, n_tokens, sum);
+        panel_floats(scales + n_tiles * TILE_ROWS, act_scale, act_stride, true, n_tiles, n_tokens,
+                     sum, y);
+    }
+}
+
+/* Pairs of the sums of a panel's activations. */
+static inline void panel_pair_sums(const struct panel *p, int n_groups)
+{
+    const struct activations *a = &p->job->a;
+    int64_t n = p->n / 256 * n_groups;
+    for (int t = 0; t < p->job->n_tokens; t++) {
+        const int32_t *sums = a->sum + (int64_t)t * a->n_sums + p->col0 / 256 * n_groups;
+        int32_t *pairs = p->zero_sums + t * p->zero_stride;
+        for (int64_t i = 0; i < n; i += 8)
+            _mm_storeu_si128((void *)(pairs + i / 2), pair_sums(sums + i));
+    }
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* matmul of q2_k: codes times int8 in int16 pairs of 16 inputs, times the 4-bit scale in the
+ * multiply-add that joins a pair. */
+#include "kernels/x86/matmul_mins_avx2.h"
+
+enum { BLOCK = 256, GROUPS = 16, LINES_AT = 64, CODES_AT = LINES_AT + 16 * TILE_ROWS };
+enum { UNIT_BYTES = CODES_AT + GROUPS * STEP_BYTES };
+
+/* lines: of the half. */
+ALWAYS_INLINE void unpack_scales(const uint8_t *lines, struct sub_scales *to)
+{
+    const __m256i low_4 = _mm256_set1_epi8(15);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        __m256i line = load_256(lines + i * STEP_BYTES);
+        split_scales(_mm256_and_si256(line, low_4), to->scale + 4 * i);
+        split_mins(_mm256_and_si256(_mm256_srli_epi16(line, 4), low_4), to->min + 2 * i);
+    }
+}
+
+/* acc += scale * sum of code * q over a group. */
+ALWAYS_INLINE void add_codes(const uint8_t *step, __m256i scale0, __m256i scale1, const int8_t *q,
+                             int64_t stride, int n, __m256i acc[MAX_TOKENS][2])
+{
+    const __m256i w[2] = {load_256(step), load_256(step + 32)}, mask = _mm256_set1_epi8(3);
+    __m256i dot[MAX_TOKENS][2];
+#pragma GCC unroll 4
+    for (int t = 0; t < n; t++)
+        dot[t][0] = dot[t][1] = _mm256_setzero_si256();
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++)
+        add_field(w, 2 * k, mask, q + 4 * k, stride, n, dot);
+#pragma GCC unroll 4
+    for (int t = 0; t < n; t++) {
+        acc[t][0] = _mm256_add_epi32(acc[t][0], _mm256_madd_epi16(dot[t][0], scale0));
+        acc[t][1] = _mm256_add_epi32(acc[t][1], _mm256_madd_epi16(dot[t][1], scale1));
+    }
+}
+
+ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *unit, int row0,
+                               int token, int n)
+{
+    const struct activations *a = &job->a;
+    const int8_t *q = a->q + token * a->stride;
+    struct fetch fetch = fetch_behind(job, unit, row0, token, 4);
+    struct chains chains;
+    chains_clear(&chains, n);
+    for (int block = 0; block < (int)(a->n_cols / BLOCK); block++, unit += UNIT_BYTES) {
+        struct sub_scales subs[2];
+        __m256i acc[MAX_TOKENS][2];
+        unpack_scales(unit + LINES_AT, &subs[0]);
+        unpack_scales(unit + LINES_AT + 32, &subs[1]);
+#pragma GCC unroll 4
+        for (int t = 0; t < n; t++)
+            acc[t][0] = acc[t][1] = _mm256_setzero_si256();
+        fetch_lines(&fetch, 8); /* for the header */
+        for (int g = 0; g < GROUPS; g++, q += 16) {
+            if (g % 4 == 0)
+                fetch_lines(&fetch, 4);
+            add_codes(unit + CODES_AT + g * STEP_BYTES, subs[0].scale[g], subs[1].scale[g], q,
+                      a->stride, n, acc);
+        }
+        add_min_block(a, unit, subs, GROUPS, block, token, n, acc, &chains);
+    }
+    chains_finish(&chains, job, row0, token, n);
+}
+
+TILE_KERNELS(tile_tokens)
+
+void matmul_q2_k_avx2(const union job *job, int begin, int end)
+{
+    matmul_tiles_avx2(&job->matmul, begin, end, &tile_kernels);
+}
