@@ -108,6 +108,7 @@ INLINE void row_tile(const struct matmul_job *job, int64_t tile, int token, cons
         for (int64_t s = 0; s < n; s++, w += STEP_BYTES, q += STEP_INPUTS) {
             if (s % FETCH_STEPS == 0)
                 fetch_lines(&fetch, FETCH_STEPS);
+            fetch_ahead(w, n_tokens);
             struct trits trits = decode(w, &tables);
             add_trits(&trits, 0, QUADS, q, job->a.stride, n_tokens, acc);
         }
@@ -141,6 +142,7 @@ INLINE void add_quads(struct walk *walk, const struct tables *tables, const int 
         walk->q += STEP_INPUTS;
     }
     for (int s = 0; s < after / QUADS; s++, walk->w += STEP_BYTES, walk->q += STEP_INPUTS) {
+        fetch_ahead(walk->w, n_tokens);
         walk->trits = decode(walk->w, tables);
         add_trits(&walk->trits, 0, QUADS, walk->q, stride, n_tokens, acc);
     }
