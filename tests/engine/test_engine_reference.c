@@ -197,8 +197,7 @@ static int ascending(const void *a, const void *b)
 
 /* Sequences of n_each tokens with the same roundings in both: at half of the positions, and more, only
  * float noise is left. At the others an activation (or cached value) that lay on a rounding border went
- * the other way, which a double-precision sum cannot foresee: seen are up to 0.104 deviations (bitnet,
- * whose output matrix is int8 too). */
+ * the other way, which a double-precision sum cannot foresee. */
 static void check_against_rounded(const struct model *model, int n_each, enum act_scale act_scale,
                                   const char *what)
 {
@@ -226,7 +225,7 @@ static void check_against_rounded(const struct model *model, int n_each, enum ac
     }
     qsort(worst, (size_t)n, sizeof *worst, ascending);
     struct distance d = distance_of(logits, expected, n, n_vocab);
-    if (!(worst[n / 2] < 1e-5 && worst[n - 1] < 0.15 * d.deviation))
+    if (!(worst[n / 2] < 1e-5 && worst[n - 1] < 0.1 * d.deviation))
         fail_msg("%s, sequences of %d: median of the worst differences %g, highest %g", what,
                  n_each, worst[n / 2], worst[n - 1]);
     free(logits);
@@ -256,7 +255,13 @@ static void test_nothing_else_is_rounded_in_other_architectures(void **state)
     (void)state;
     for (int i = 0; i < N_ARCHS; i++) {
         struct model model;
-        open_tiny_arch(&model, archs[i], "TQ2_0");
+        char options
+            [128]; /* a table of floats: rounding its activations too adds to what one flip moves */
+        snprintf(
+            options, sizeof options,
+            "--shape tiny --arch %s --type TQ2_0 --embedding-type F16 --output-type F16 --biases",
+            archs[i]);
+        open_synth(&model, "rounded", options);
         check_against_rounded(&model, 1, ACT_SCALE_NODE, archs[i]);
         check_against_rounded(&model, 4, ACT_SCALE_NODE, archs[i]);
         model_close(&model);
