@@ -69,6 +69,7 @@ $(BUILD)/libtrine.a: $(LIB_OBJ)
 AVX2     := -mavx2 -mfma -mf16c $(if $(filter asan,$(CONFIG)),-fno-sanitize=undefined)
 AVX512   := $(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
 $(BUILD)/%_avx2.o:       ISA := $(AVX2)
+$(BUILD)/%_avxvnni.o:    ISA := $(AVX2) -mavxvnni
 $(BUILD)/%_avx512.o:     ISA := $(AVX512)
 $(BUILD)/%_avx512vbmi.o: ISA := $(AVX512) -mavx512vbmi
 
@@ -124,8 +125,7 @@ check-all: check check-numa ## check, long barrier runs, and ten minutes of fuzz
 	for f in $(FUZZ_SRC:fuzz/%.c=%); do $(MAKE) CONFIG=fuzz fuzz-one TARGET=$$f || exit 1; done
 
 fuzz-one: $(FUZZERS)
-	mkdir -p $(BUILD)/corpus/$(TARGET)
-	cd $(BUILD) && fuzz/$(TARGET) -max_total_time=$(or $(SECONDS),600) -timeout=10 -rss_limit_mb=2048 \
+	mkdir -p $(BUILD)/corpus/$(TARGET) && cd $(BUILD) && fuzz/$(TARGET) -max_total_time=$(or $(SECONDS),600) -timeout=10 -rss_limit_mb=2048 \
 	    corpus/$(TARGET) $(CURDIR)/fuzz/seeds/$(TARGET:fuzz_%=%)
 
 deps: ## install compiler, make and libraries

@@ -181,8 +181,7 @@ static void print_subject(const struct subject *s)
 
 static bool is_wanted(const struct kernel_row *row)
 {
-    return row->isa <= cpu_best_isa() &&
-           (!options.op || strcmp(options.op, op_name(row->op)) == 0) &&
+    return cpu_has_isa(row->isa) && (!options.op || strcmp(options.op, op_name(row->op)) == 0) &&
            (!options.packing || strcmp(options.packing, packing_name(row->packing)) == 0) &&
            (!options.isa || strcmp(options.isa, isa_name(row->isa)) == 0);
 }
@@ -232,9 +231,10 @@ static void print_limits(void)
     double read = limits_best_read(options.threads, &loop);
     printf("%s, %d threads; reads at most %.2f GB/s (%s)", cpu_name(), options.threads, read / 1e9,
            loop);
-    for (enum isa isa = ISA_avx2; isa <= ISA_avx512 && isa <= cpu_best_isa(); isa++)
-        printf("; int8 at most %.0f G/s a core (%s)", limits_best_peak(isa, 1) / 1e9,
-               isa_name(isa));
+    for (enum isa isa = ISA_scalar; isa < N_ISAS; isa++)
+        if (limits_has_peak(isa))
+            printf("; int8 at most %.0f G/s a core (%s)", limits_best_peak(isa, 1) / 1e9,
+                   isa_name(isa));
     printf("\n%lld MB a pass, %d rounds\n", (long long)(options.bytes >> 20), options.rounds);
     if (options.bytes < MEMORY_BYTES)
         printf("small: not from memory, the shares mean nothing\n");
@@ -370,9 +370,10 @@ static int print_table(void)
     static struct data data[N_WANTED];
     int n_data = 0;
     for (int i = 0; i < N_WANTED; i++) {
+        bool is_capped = wanted[i].cap < N_ISAS;
         const struct kernel_row *row =
             kernel_select(wanted[i].op, wanted[i].packing,
-                          wanted[i].cap < cpu_best_isa() ? wanted[i].cap : cpu_best_isa());
+                          is_capped ? cpu_isa_within(wanted[i].cap) : cpu_best_isa());
         bool is_one_core = wanted[i].is_one_core;
         struct large large = {options.bytes, N_COLS, wanted[i].group, wanted[i].tokens,
                               is_one_core ? MANY_TOKENS_ROWS : 0};

@@ -108,7 +108,6 @@ static int by_speed(const void *a, const void *b)
 
 double limits_read(int n_threads, bool is_all)
 {
-    enum isa isa = cpu_best_isa();
     if (probed_threads != n_threads) {
         for (int i = 0; i < N_LOOPS; i++)
             loops[i].best = 0;
@@ -119,7 +118,7 @@ double limits_read(int n_threads, bool is_all)
     for (int i = 0; i < N_LOOPS; i++) {
         bool is_next =
             i >= N_FAVOURITES && next_loop % (N_LOOPS - N_FAVOURITES) + N_FAVOURITES == i;
-        if (loops[i].isa > isa || (!is_all && i >= N_FAVOURITES && !is_next))
+        if (!cpu_has_isa(loops[i].isa) || (!is_all && i >= N_FAVOURITES && !is_next))
             continue;
         double speed = read_once(&loops[i], n_threads);
         best = speed > best ? speed : best;
@@ -138,46 +137,64 @@ double limits_best_read(int n_threads, const char **loop)
     return loops[0].best;
 }
 
-struct peak {
+/* The loop that multiplies fastest with an instruction set and what it includes. */
+static struct peak {
+    enum isa isa;
     uint64_t (*run)(int64_t n);
-    int64_t n;
+    int64_t macs; /* a round */
+    double best;  /* per thread */
+} peaks[] = {
+#if defined(__x86_64__)
+    {ISA_avx2, multiply_avx2, PEAK_AVX2_MACS, 0},
+    {ISA_avxvnni, multiply_avxvnni, PEAK_AVXVNNI_MACS, 0},
+    {ISA_avx512, multiply_avx512, PEAK_AVX512_MACS, 0},
+#endif
 };
+
+enum { N_PEAKS = sizeof peaks / sizeof peaks[0] };
+
+static struct peak *peak_of(enum isa isa)
+{
+    struct peak *peak = NULL;
+    for (int i = 0; i < N_PEAKS; i++)
+        if (isa_includes(isa, peaks[i].isa) && cpu_has_isa(isa))
+            peak = &peaks[i];
+    return peak;
+}
+
+bool limits_has_peak(enum isa isa)
+{
+    const struct peak *peak = peak_of(isa);
+    return peak && peak->isa == isa;
+}
+
+#define PEAK_ROUNDS 400000
 
 static void run_peak(void *context, int thread, int n_threads)
 {
     (void)thread, (void)n_threads;
     const struct peak *peak = context;
-    __atomic_fetch_add(&consumed, peak->run(peak->n), __ATOMIC_RELAXED);
+    __atomic_fetch_add(&consumed, peak->run(PEAK_ROUNDS), __ATOMIC_RELAXED);
 }
-
-static double best_peak[2]; /* per thread: AVX2, AVX-512 */
 
 double limits_peak(enum isa isa, int n_threads)
 {
-    if (isa < ISA_avx2 || isa > cpu_best_isa())
-        return 0;
-#if defined(__x86_64__)
-    bool is_512 = isa >= ISA_avx512;
-    struct peak peak = {is_512 ? multiply_avx512 : multiply_avx2, 400000};
-    int64_t macs = is_512 ? PEAK_AVX512_MACS : PEAK_AVX2_MACS;
+    struct peak *peak = peak_of(isa);
     double best = 0;
-    for (int i = 0; i < 4; i++) {
-        int64_t ns = bench_team_run(run_peak, &peak, n_threads);
-        double speed = (double)(peak.n * macs) * 1e9 / (double)ns;
+    for (int i = 0; i < 4 && peak; i++) {
+        int64_t ns = bench_team_run(run_peak, peak, n_threads);
+        double speed = (double)(PEAK_ROUNDS * peak->macs) * 1e9 / (double)ns;
         best = speed > best ? speed : best;
     }
-    best_peak[is_512] = best > best_peak[is_512] ? best : best_peak[is_512];
+    if (peak && best > peak->best)
+        peak->best = best;
     return best * n_threads;
-#else
-    return 0;
-#endif
 }
 
 double limits_best_peak(enum isa isa, int n_threads)
 {
-    if (isa < ISA_avx2)
-        return 0;
-    if (best_peak[isa >= ISA_avx512] == 0)
+    struct peak *peak = peak_of(isa);
+    if (peak && peak->best == 0)
         limits_peak(isa, n_threads);
-    return best_peak[isa >= ISA_avx512] * n_threads;
+    return peak ? peak->best * n_threads : 0;
 }

@@ -19,12 +19,15 @@ read_loop read_avx512_1, read_avx512_2, read_avx512_4;
 
 /* n rounds of independent multiply-add chains in registers: as many as hide the latency and leave
  * registers for the factors. */
-#define PEAK_AVX2_CHAINS   8
-#define PEAK_AVX512_CHAINS 12
-#define PEAK_AVX2_MACS     (PEAK_AVX2_CHAINS * 32) /* multiplications a round */
-#define PEAK_AVX512_MACS   (PEAK_AVX512_CHAINS * 64)
+#define PEAK_AVX2_CHAINS    8
+#define PEAK_AVX512_CHAINS  12
+#define PEAK_AVXVNNI_CHAINS 12
+#define PEAK_AVX2_MACS      (PEAK_AVX2_CHAINS * 32) /* multiplications a round */
+#define PEAK_AVX512_MACS    (PEAK_AVX512_CHAINS * 64)
+#define PEAK_AVXVNNI_MACS   (PEAK_AVXVNNI_CHAINS * 32)
 uint64_t multiply_avx2(int64_t n);
 uint64_t multiply_avx512(int64_t n);
+uint64_t multiply_avxvnni(int64_t n);
 
 /* Allocates the memory that the reads go over. */
 void limits_start(int64_t bytes);
@@ -40,5 +43,7 @@ double limits_best_read(int n_threads, const char **loop);
  * the run. 0: there is no such measure. */
 double limits_peak(enum isa isa, int n_threads);
 double limits_best_peak(enum isa isa, int n_threads);
+/* Has a loop of its own, and this machine runs it. */
+bool limits_has_peak(enum isa isa);
 
 #endif

@@ -1,21 +1,41 @@
 #include "base/isa.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static const char *const names[N_ISAS] = {"scalar", "avx2", "avx512", "avx512vbmi"};
+#define BIT(isa) (1u << ISA_##isa)
+
+static const struct {
+    const char *name;
+    unsigned includes;
+} isas[N_ISAS] = {
+    [ISA_scalar] = {"scalar", BIT(scalar)},
+    [ISA_avx2] = {"avx2", BIT(scalar) | BIT(avx2)},
+    [ISA_avxvnni] = {"avxvnni", BIT(scalar) | BIT(avx2) | BIT(avxvnni)},
+    [ISA_avx512] = {"avx512", BIT(scalar) | BIT(avx2) | BIT(avx512)},
+    [ISA_avx512vbmi] = {"avx512vbmi", BIT(scalar) | BIT(avx2) | BIT(avx512) | BIT(avx512vbmi)},
+};
 
 const char *isa_name(enum isa isa)
 {
-    return names[isa];
+    return isas[isa].name;
+}
+
+bool isa_includes(enum isa isa, enum isa part)
+{
+    return isas[isa].includes >> part & 1;
 }
 
 enum status isa_parse(const char *name, enum isa *isa, struct error *err)
 {
-    for (int i = 0; i < N_ISAS; i++)
-        if (strcmp(name, names[i]) == 0) {
+    char known[120] = "";
+    for (int i = 0; i < N_ISAS; i++) {
+        if (strcmp(name, isas[i].name) == 0) {
             *isa = (enum isa)i;
             return STATUS_OK;
         }
-    return fail(err, STATUS_USAGE,
-                "unknown instruction set '%s'; known: scalar, avx2, avx512, avx512vbmi", name);
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", isas[i].name);
+    }
+    return fail(err, STATUS_USAGE, "unknown instruction set '%s'; known: %s", name, known);
 }

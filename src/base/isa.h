@@ -1,20 +1,26 @@
-/* Instruction sets as a ladder: each name stands for a bundle of CPU features that its kernels may
- * use together, and for all bundles below it. */
+/* Instruction sets: each name stands for a bundle of CPU features that its kernels may use together,
+ * and for the bundles that it includes. Among those that include each other the later is stronger. */
 #ifndef TRINE_BASE_ISA_H
 #define TRINE_BASE_ISA_H
+
+#include <stdbool.h>
 
 #include "base/error.h"
 
 enum isa {
     ISA_scalar,     /* baseline of the architecture */
     ISA_avx2,       /* AVX2, FMA, F16C */
-    ISA_avx512,     /* AVX-512 F, BW, VL, DQ, VNNI */
+    ISA_avxvnni,    /* the same and VNNI on 256 bits: hybrid processors, which have no AVX-512 */
+    ISA_avx512,     /* AVX2 and AVX-512 F, BW, VL, DQ, VNNI */
     ISA_avx512vbmi, /* the same and VBMI */
     N_ISAS
 };
 
 /* "avx512". */
 const char *isa_name(enum isa isa);
+
+/* Whether what may use `isa` may run kernels of `part`. */
+bool isa_includes(enum isa isa, enum isa part);
 
 /* Parses a name. errors: USAGE, listing the names. */
 enum status isa_parse(const char *name, enum isa *isa, struct error *err);

@@ -4,13 +4,11 @@
 
 enum status engine_choice_isa(const char *name, enum isa *isa, struct error *err)
 {
-    enum isa best = cpu_best_isa();
-    *isa = best;
+    *isa = cpu_best_isa();
     if (!name)
         return STATUS_OK;
     TRY(isa_parse(name, isa, err));
-    if (*isa > best)
-        *isa = best; /* a cap above what there is caps nothing */
+    *isa = cpu_isa_within(*isa); /* a cap above what there is caps nothing */
     return STATUS_OK;
 }
 

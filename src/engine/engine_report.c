@@ -91,6 +91,17 @@ static void describe_kernels(const struct engine *e, char *text, size_t size)
     }
 }
 
+/* The weakest instruction set above this one, and why it is not used. */
+static void append_next_isa(char *text, size_t size, enum isa isa)
+{
+    enum isa next = isa + 1;
+    while (next < N_ISAS && !isa_includes(next, isa))
+        next++;
+    if (next < N_ISAS)
+        append(text, size, " (next faster: %s, %s)", isa_name(next),
+               cpu_has_isa(next) ? "capped" : "not in this CPU");
+}
+
 void engine_describe(const struct engine *e, char *text, size_t size)
 {
     const struct engine_options *o = &e->plan.options;
@@ -98,9 +109,7 @@ void engine_describe(const struct engine *e, char *text, size_t size)
     append(text, size, "kernels ");
     describe_kernels(e, text, size);
     append(text, size, "; %s", isa_name(o->isa));
-    if (o->isa + 1 < N_ISAS)
-        append(text, size, " (next faster: %s, %s)", isa_name((enum isa)(o->isa + 1)),
-               cpu_best_isa() > o->isa ? "capped" : "not in this CPU");
+    append_next_isa(text, size, o->isa);
     append(text, size, "; %d thread%s", e->layout.n_threads, e->layout.n_threads == 1 ? "" : "s");
     if (e->layout.is_oversubscribed)
         append(text, size, " (warning: they share %d usable core%s and delay each other)",

@@ -22,7 +22,7 @@ const struct kernel_row *kernel_select(enum op op, enum packing packing, enum is
 {
     const struct kernel_row *best = NULL;
     for (const struct kernel_row *row = kernel_rows; row < kernel_rows + n_kernel_rows; row++)
-        if (row->op == op && row->packing == packing && row->isa <= cap)
+        if (row->op == op && row->packing == packing && isa_includes(cap, row->isa))
             best = row;
     return best;
 }

@@ -19,7 +19,7 @@ extern const int n_kernel_rows;
 
 const char *op_name(enum op op);
 
-/* The last row of that op and packing with an instruction set up to `cap`; NULL if there is none.
+/* The last row of that op and packing whose instruction set `cap` includes; NULL if there is none.
  */
 const struct kernel_row *kernel_select(enum op op, enum packing packing, enum isa cap);
 

@@ -1,6 +1,5 @@
 #include "machine/cpu_features.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -12,11 +11,16 @@ struct cpuid {
 };
 
 /* Zeros for a leaf that the processor does not have. */
-static struct cpuid cpuid(uint32_t leaf)
+static struct cpuid cpuid_count(uint32_t leaf, uint32_t subleaf)
 {
     struct cpuid r = {0};
-    __get_cpuid_count(leaf, 0, &r.eax, &r.ebx, &r.ecx, &r.edx);
+    __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);
     return r;
+}
+
+static struct cpuid cpuid(uint32_t leaf)
+{
+    return cpuid_count(leaf, 0);
 }
 
 static bool has_bit(uint32_t word, int bit)
@@ -37,29 +41,39 @@ static uint64_t saved_state(void)
 #define STATE_AVX    0x06 /* SSE, AVX upper halves */
 #define STATE_AVX512 0xe6 /* and opmask, upper ZMM halves, ZMM16 to 31 */
 
-static bool has_avx2(uint64_t state)
+static bool has_avx2(void)
 {
     struct cpuid one = cpuid(1), seven = cpuid(7);
     bool has_fma_avx_f16c = has_bit(one.ecx, 12) && has_bit(one.ecx, 28) && has_bit(one.ecx, 29);
-    return (state & STATE_AVX) == STATE_AVX && has_fma_avx_f16c && has_bit(seven.ebx, 5);
+    return (saved_state() & STATE_AVX) == STATE_AVX && has_fma_avx_f16c && has_bit(seven.ebx, 5);
 }
 
-static bool has_avx512(uint64_t state)
+/* Subleaf 1 of leaf 7 exists where subleaf 0 says so. */
+static bool has_avxvnni(void)
+{
+    return has_avx2() && cpuid(7).eax >= 1 && has_bit(cpuid_count(7, 1).eax, 4);
+}
+
+static bool has_avx512(void)
 {
     struct cpuid seven = cpuid(7);
     bool has_f_dq_bw_vl = has_bit(seven.ebx, 16) && has_bit(seven.ebx, 17) &&
                           has_bit(seven.ebx, 30) && has_bit(seven.ebx, 31);
-    return (state & STATE_AVX512) == STATE_AVX512 && has_f_dq_bw_vl && has_bit(seven.ecx, 11);
+    return has_avx2() && (saved_state() & STATE_AVX512) == STATE_AVX512 && has_f_dq_bw_vl &&
+           has_bit(seven.ecx, 11);
 }
 
-enum isa cpu_best_isa(void)
+bool cpu_has_isa(enum isa isa)
 {
-    uint64_t state = saved_state();
-    if (!has_avx2(state))
-        return ISA_scalar;
-    if (!has_avx512(state))
-        return ISA_avx2;
-    return has_bit(cpuid(7).ecx, 1) ? ISA_avx512vbmi : ISA_avx512;
+    switch (isa) {
+    case ISA_scalar: return true;
+    case ISA_avx2: return has_avx2();
+    case ISA_avxvnni: return has_avxvnni();
+    case ISA_avx512: return has_avx512();
+    case ISA_avx512vbmi: return has_avx512() && has_bit(cpuid(7).ecx, 1);
+    case N_ISAS: break;
+    }
+    return false;
 }
 
 const char *cpu_name(void)
@@ -76,9 +90,9 @@ const char *cpu_name(void)
 
 #else
 
-enum isa cpu_best_isa(void)
+bool cpu_has_isa(enum isa isa)
 {
-    return ISA_scalar;
+    return isa == ISA_scalar;
 }
 
 const char *cpu_name(void)
@@ -87,3 +101,21 @@ const char *cpu_name(void)
 }
 
 #endif
+
+enum isa cpu_isa_within(enum isa cap)
+{
+    enum isa best = ISA_scalar;
+    for (enum isa isa = ISA_scalar; isa < N_ISAS; isa++)
+        if (isa_includes(cap, isa) && cpu_has_isa(isa))
+            best = isa;
+    return best;
+}
+
+enum isa cpu_best_isa(void)
+{
+    enum isa best = ISA_scalar;
+    for (enum isa isa = ISA_scalar; isa < N_ISAS; isa++)
+        if (cpu_has_isa(isa))
+            best = isa;
+    return best;
+}

@@ -4,9 +4,12 @@
 
 #include "base/isa.h"
 
-/* The highest step of the ladder whose features CPUID reports and whose registers the operating
- * system saves (XCR0). */
+/* CPUID reports its features, and the operating system saves its registers (XCR0). */
+bool cpu_has_isa(enum isa isa);
+
+/* The strongest of all, and of those that `cap` includes. */
 enum isa cpu_best_isa(void);
+enum isa cpu_isa_within(enum isa cap);
 
 /* Brand string of the processor, "unknown" where there is none. */
 const char *cpu_name(void);

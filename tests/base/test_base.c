@@ -8,6 +8,7 @@
 
 #include "../support.h"
 #include "base/error.h"
+#include "base/isa.h"
 #include "base/memory.h"
 #include "base/output_file.h"
 #include "base/random.h"
@@ -213,6 +214,28 @@ static void test_output_file_errors(void **state)
     output_file_close(&file);
 }
 
+/* What includes what: an order, in which AVX-512 and VNNI on 256 bits stand side by side. */
+static void test_isa_includes(void **state)
+{
+    (void)state;
+    for (enum isa a = 0; a < N_ISAS; a++) {
+        assert_true(isa_includes(a, a) && isa_includes(a, ISA_scalar));
+        for (enum isa b = 0; b < N_ISAS; b++) {
+            assert_false(a < b && isa_includes(a, b));
+            for (enum isa c = 0; c < N_ISAS; c++)
+                assert_false(isa_includes(a, b) && isa_includes(b, c) && !isa_includes(a, c));
+        }
+    }
+    assert_true(isa_includes(ISA_avxvnni, ISA_avx2) && isa_includes(ISA_avx512, ISA_avx2));
+    assert_false(isa_includes(ISA_avx512vbmi, ISA_avxvnni));
+    for (enum isa a = 0; a < N_ISAS; a++) {
+        struct error err;
+        enum isa parsed;
+        assert_int_equal(isa_parse(isa_name(a), &parsed, &err), STATUS_OK);
+        assert_int_equal(parsed, a);
+    }
+}
+
 int main(int argc, char **argv)
 {
     support_init(argc, argv);
@@ -229,6 +252,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_output_file_appears_whole),
         cmocka_unit_test(test_output_file_leaves_nothing_behind),
         cmocka_unit_test(test_output_file_errors),
+        cmocka_unit_test(test_isa_includes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ static inline int below(int n)
 static inline const struct kernel_row *next_row(enum op op, int *n)
 {
     for (; *n < n_kernel_rows; ++*n)
-        if (kernel_rows[*n].op == op && kernel_rows[*n].isa <= cpu_best_isa())
+        if (kernel_rows[*n].op == op && cpu_has_isa(kernel_rows[*n].isa))
             return &kernel_rows[(*n)++];
     return NULL;
 }

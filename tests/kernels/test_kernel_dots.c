@@ -196,7 +196,9 @@ static void check_line(json_t *line)
     else
         n_checked++;
     for (int i = 0; i < n; i++)
-        for (enum isa isa = 0; isa <= cpu_best_isa(); isa++) {
+        for (enum isa isa = 0; isa < N_ISAS; isa++) {
+            if (!cpu_has_isa(isa))
+                continue;
             struct stored stored = {0};
             double results[TILE_ROWS];
             read_stored(json_string_value(json_object_get(line, "act")), act, &stored);

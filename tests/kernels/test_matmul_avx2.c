@@ -299,7 +299,7 @@ static void check_shape(struct packed shape, int n_tokens, enum fill fill)
     trial_init(&trial, shape, n_tokens, fill);
     run(scalar, &trial, &expected);
     check_float64(&trial, &expected);
-    if (simd != scalar && cpu_best_isa() >= ISA_avx2) {
+    if (simd != scalar && cpu_has_isa(ISA_avx2)) {
         run(simd, &trial, &got);
         assert_same(&expected, &got, &trial, simd->name);
         output_done(&got);
@@ -411,7 +411,7 @@ static void epilogue_trial(enum packing packing, int n_rows, int head_dim, int n
         trial.job.epilogue = e;
         run(scalar, &trial, &expected);
         check_epilogue(&trial, &stored, &expected);
-        if (cpu_best_isa() >= ISA_avx2) {
+        if (cpu_has_isa(ISA_avx2)) {
             run(simd, &trial, &got);
             assert_same(&expected, &got, &trial, simd->name);
             output_done(&got);
@@ -459,7 +459,7 @@ static void test_partial(void **state)
                                trial.q[t * trial.job.a.stride + i];
                     assert_int_equal(o[0].out_int[t * trial.job.out_stride + r], sum);
                 }
-            if (cpu_best_isa() >= ISA_avx2) {
+            if (cpu_has_isa(ISA_avx2)) {
                 run(kernel_select(OP_matmul, PACKING_trits4, ISA_avx2), &trial, &o[1]);
                 assert_same(&o[0], &o[1], &trial, "partial");
                 output_done(&o[1]);

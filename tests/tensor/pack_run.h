@@ -108,7 +108,7 @@ static inline void check_job(struct pack_job *job)
     uint64_t bytes = packed_bytes(w->packing, w->group, w->n_rows, w->n_cols);
     uint8_t *first = NULL;
     for (const struct kernel_row *row = kernel_rows; row < kernel_rows + n_kernel_rows; row++) {
-        if (row->op != OP_pack || row->packing != w->packing || row->isa > isa_cap)
+        if (row->op != OP_pack || row->packing != w->packing || !isa_includes(isa_cap, row->isa))
             continue;
         snprintf(what, sizeof what, "%s: %s to group %d, %d x %d from column %d", row->name,
                  format_of(job->source[0]->format)->name, w->group, (int)w->n_rows, (int)w->n_cols,
