@@ -5,7 +5,9 @@
 
 /* A grain is as much as one claim should cost little against, and little enough to share evenly. */
 #define GRAIN_BYTES ((uint64_t)64 << 10)
-#define GRAINS_EACH 8  /* of a thread, at least, where rows are few */
+#define GRAINS_EACH 8 /* of a thread, at least, where rows are few */
+#define FLOAT_TILES                                                                                \
+    4 /* of a grain at least, where rows are many: the chains of floats that run at once */
 #define MANY_ROWS   64 /* of a grain with many tokens: panels are unpacked once for all of them */
 #define REDUCE_ROWS 256
 
@@ -29,6 +31,8 @@ static int matmul_grain(const struct builder *b, const struct packed *w)
     int64_t tiles = (int64_t)(GRAIN_BYTES / tile_bytes);
     if (b->kind == PROGRAM_MANY)
         tiles = MANY_ROWS / TILE_ROWS;
+    else if (tiles < FLOAT_TILES && packing_needs(w->packing, w->group).is_float)
+        tiles = FLOAT_TILES;
     tiles = tiles < most ? tiles : most;
     int64_t least = n_tiles / ((int64_t)threads_of(b) * PLAN_MAX_UNITS) + 1;
     tiles = tiles > least ? tiles : least;

@@ -96,7 +96,7 @@ INLINE const uint8_t *tile_at(const struct matmul_job *job, int64_t tile)
  * fetch by instruction takes one of its few miss buffers away from them. The same on Zen 4 that
  * reads 64 GB/s: 4 streams 33, 2 streams 40, 4 KiB ahead 52, nothing 58 GB/s (December 2026). */
 #define FETCH_STREAMS 4
-#define FETCH_STEPS   16 /* between two fetches where there are no groups */
+#define FETCH_STEPS   4 /* between two fetches where there are no groups */
 
 struct fetch {
     const uint8_t *at, *end; /* next line of the first stream, where that stream ends */
@@ -119,7 +119,7 @@ INLINE void fetch_lines(struct fetch *f, int n_steps)
     for (; n_steps > 0 && f->at < f->end; n_steps -= FETCH_STREAMS, f->at += STEP_BYTES) {
         UNROLL
         for (int i = 0; i < FETCH_STREAMS; i++)
-            _mm_prefetch((const char *)f->at + i * f->part, _MM_HINT_T1);
+            _mm_prefetch((const char *)f->at + i * f->part, _MM_HINT_T0);
     }
 }
 
