@@ -3,6 +3,7 @@
 #ifndef TRINE_BASE_READER_H
 #define TRINE_BASE_READER_H
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,19 +39,26 @@ static inline uint8_t read_u8(struct reader *r)
     return p ? p[0] : 0;
 }
 
+/* Whole words, not byte by byte: the loops around them vectorise. */
 static inline uint16_t load_u16(const uint8_t *p)
 {
-    return (uint16_t)(p[0] | p[1] << 8);
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return le16toh(v);
 }
 
 static inline uint32_t load_u32(const uint8_t *p)
 {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return le32toh(v);
 }
 
 static inline uint64_t load_u64(const uint8_t *p)
 {
-    return (uint64_t)load_u32(p) | (uint64_t)load_u32(p + 4) << 32;
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return le64toh(v);
 }
 
 static inline float load_f32(const uint8_t *p)
@@ -81,20 +89,20 @@ static inline uint64_t read_u64(struct reader *r)
 
 static inline void store_u16(uint8_t *p, uint16_t v)
 {
-    p[0] = (uint8_t)v;
-    p[1] = (uint8_t)(v >> 8);
+    v = htole16(v);
+    memcpy(p, &v, sizeof v);
 }
 
 static inline void store_u32(uint8_t *p, uint32_t v)
 {
-    store_u16(p, (uint16_t)v);
-    store_u16(p + 2, (uint16_t)(v >> 16));
+    v = htole32(v);
+    memcpy(p, &v, sizeof v);
 }
 
 static inline void store_u64(uint8_t *p, uint64_t v)
 {
-    store_u32(p, (uint32_t)v);
-    store_u32(p + 4, (uint32_t)(v >> 32));
+    v = htole64(v);
+    memcpy(p, &v, sizeof v);
 }
 
 static inline void store_f32(uint8_t *p, float value)

@@ -4,41 +4,42 @@
 #include "base/reader.h"
 #include "tensor/format_codecs.h"
 
-void decode_f32(const struct tensor *t, int64_t row0, int64_t row1, float *out)
-{
-    const uint8_t *p = t->data + 4 * row0 * t->n_cols;
-    for (int64_t i = 0; i < (row1 - row0) * t->n_cols; i++)
-        out[i] = load_f32(p + 4 * i);
-}
+/* Loops over a constant number of weights vectorise. */
+enum { PIECE = 32 };
 
-void decode_f16(const struct tensor *t, int64_t row0, int64_t row1, float *out)
-{
-    const uint8_t *p = t->data + 2 * row0 * t->n_cols;
-    for (int64_t i = 0; i < (row1 - row0) * t->n_cols; i++)
-        out[i] = f16_to_f32(load_u16(p + 2 * i));
-}
+#define DECODER(name, bytes, value_at)                                                             \
+    static inline void name##_piece(const uint8_t *restrict p, int n, float *restrict out)         \
+    {                                                                                              \
+        for (int i = 0; i < n; i++, p += bytes)                                                    \
+            out[i] = value_at;                                                                     \
+    }                                                                                              \
+    void name(const struct tensor *t, int64_t row0, int64_t row1, float *out)                      \
+    {                                                                                              \
+        const uint8_t *p = t->data + bytes * row0 * t->n_cols;                                     \
+        int64_t n = (row1 - row0) * t->n_cols, i = 0;                                              \
+        for (; i + PIECE <= n; i += PIECE)                                                         \
+            name##_piece(p + bytes * i, PIECE, out + i);                                           \
+        name##_piece(p + bytes * i, (int)(n - i), out + i);                                        \
+    }
 
-void decode_bf16(const struct tensor *t, int64_t row0, int64_t row1, float *out)
-{
-    const uint8_t *p = t->data + 2 * row0 * t->n_cols;
-    for (int64_t i = 0; i < (row1 - row0) * t->n_cols; i++)
-        out[i] = bf16_to_f32(load_u16(p + 2 * i));
-}
+DECODER(decode_f32, 4, load_f32(p))
+DECODER(decode_f16, 2, f16_to_f32(load_u16(p)))
+DECODER(decode_bf16, 2, bf16_to_f32(load_u16(p)))
 
-void encode_f32(const float *src, int64_t n_rows, int64_t n_cols, uint8_t *out)
-{
-    for (int64_t i = 0; i < n_rows * n_cols; i++)
-        store_f32(out + 4 * i, src[i]);
-}
+#define ENCODER(name, bytes, store)                                                                \
+    static inline void name##_piece(const float *restrict src, int n, uint8_t *restrict p)         \
+    {                                                                                              \
+        for (int i = 0; i < n; i++, p += bytes)                                                    \
+            store;                                                                                 \
+    }                                                                                              \
+    void name(const float *src, int64_t n_rows, int64_t n_cols, uint8_t *out)                      \
+    {                                                                                              \
+        int64_t n = n_rows * n_cols, i = 0;                                                        \
+        for (; i + PIECE <= n; i += PIECE)                                                         \
+            name##_piece(src + i, PIECE, out + bytes * i);                                         \
+        name##_piece(src + i, (int)(n - i), out + bytes * i);                                      \
+    }
 
-void encode_f16(const float *src, int64_t n_rows, int64_t n_cols, uint8_t *out)
-{
-    for (int64_t i = 0; i < n_rows * n_cols; i++)
-        store_u16(out + 2 * i, f32_to_f16(src[i]));
-}
-
-void encode_bf16(const float *src, int64_t n_rows, int64_t n_cols, uint8_t *out)
-{
-    for (int64_t i = 0; i < n_rows * n_cols; i++)
-        store_u16(out + 2 * i, f32_to_bf16(src[i]));
-}
+ENCODER(encode_f32, 4, store_f32(p, src[i]))
+ENCODER(encode_f16, 2, store_u16(p, f32_to_f16(src[i])))
+ENCODER(encode_bf16, 2, store_u16(p, f32_to_bf16(src[i])))

@@ -18,6 +18,7 @@
 #include "base/float16.h"
 #include "base/reader.h"
 #include "tensor/format_codecs.h"
+#include "tensor/format_ternary.h"
 
 enum { BLOCK = 256 };
 static_assert(16 + BLOCK / 4 + 4 == 84, "Q2_K");
@@ -27,24 +28,37 @@ static_assert(4 + 12 + BLOCK / 8 + BLOCK / 2 == 176, "Q5_K");
 static_assert(BLOCK / 2 + BLOCK / 4 + 16 + 2 == 210, "Q6_K");
 static_assert(4 + BLOCK + 32 == 292, "Q8_K");
 
-static int two_bits(const uint8_t *codes, int j)
+/* Two bits of each code. */
+static inline void get_two_bits(const uint8_t *bytes, uint8_t *restrict codes)
 {
-    return codes[j / 128 * 32 + j % 32] >> 2 * (j % 128 / 32) & 3;
+    unpack_strided(bytes, 32, codes);
+    unpack_strided(bytes + 32, 32, codes + 128);
 }
 
-static int four_bits(const uint8_t *codes, int j)
+/* Bits that byte l holds of weights l, l + 32, ..., added to the codes as their bit `bit`. */
+static inline void add_bits(const uint8_t *restrict bits, int bit, uint8_t *restrict codes)
 {
-    return codes[j / 64 * 32 + j % 32] >> 4 * (j / 32 % 2) & 15;
+    for (int i = 0; i < 8; i++)
+        for (int l = 0; l < 32; l++)
+            codes[32 * i + l] |= (uint8_t)((bits[l] >> i & 1) << bit);
+}
+
+/* 16 values. */
+static inline void put_values(const uint8_t *restrict codes, int zero, float scale, float min,
+                              float *restrict out)
+{
+    for (int j = 0; j < 16; j++)
+        out[j] = scale * (float)(codes[j] - zero) - min;
 }
 
 static void q2_k_block(const uint8_t *b, float *out)
 {
     float d = f16_to_f32(load_u16(b + 80)), dmin = f16_to_f32(load_u16(b + 82));
-    for (int i = 0; i < 16; i++) {
-        float scale = d * (float)(b[i] & 15), min = dmin * (float)(b[i] >> 4);
-        for (int j = 16 * i; j < 16 * i + 16; j++)
-            out[j] = scale * (float)two_bits(b + 16, j) - min;
-    }
+    uint8_t codes[BLOCK];
+    get_two_bits(b + 16, codes);
+    for (int i = 0; i < 16; i++)
+        put_values(codes + 16 * i, 0, d * (float)(b[i] & 15), dmin * (float)(b[i] >> 4),
+                   out + 16 * i);
 }
 
 /* Six bits each, biased by 32: low nibbles in bytes 0..7, top pairs in bytes 8..11. */
@@ -57,13 +71,11 @@ static int q3_k_scale(const uint8_t *s, int i)
 static void q3_k_block(const uint8_t *b, float *out)
 {
     float d = f16_to_f32(load_u16(b + 108));
-    for (int i = 0; i < 16; i++) {
-        float scale = d * (float)q3_k_scale(b + 96, i);
-        for (int j = 16 * i; j < 16 * i + 16; j++) {
-            int high = b[j % 32] >> j / 32 & 1;
-            out[j] = scale * (float)(two_bits(b + 32, j) - (high ? 0 : 4));
-        }
-    }
+    uint8_t codes[BLOCK];
+    get_two_bits(b + 32, codes);
+    add_bits(b, 2, codes);
+    for (int i = 0; i < 16; i++)
+        put_values(codes + 16 * i, 4, d * (float)q3_k_scale(b + 96, i), 0, out + 16 * i);
 }
 
 /* Six bits each of scale and minimum i of 8: four whole pairs, then four split ones. */
@@ -79,17 +91,24 @@ static void q4_k_scale(const uint8_t *s, int i, int *scale, int *min)
 }
 
 /* high: the fifth bits of Q5_K, or NULL. */
-static void q4_q5_k_block(const uint8_t *b, const uint8_t *high, const uint8_t *codes, float *out)
+static inline void q4_q5_k_block(const uint8_t *b, const uint8_t *high, const uint8_t *nibbles,
+                                 float *out)
 {
     float d = f16_to_f32(load_u16(b)), dmin = f16_to_f32(load_u16(b + 2));
+    uint8_t codes[BLOCK];
+    for (int i = 0; i < 4; i++)
+        for (int l = 0; l < 32; l++) {
+            codes[64 * i + l] = nibbles[32 * i + l] & 15;
+            codes[64 * i + 32 + l] = nibbles[32 * i + l] >> 4;
+        }
+    if (high)
+        add_bits(high, 4, codes);
     for (int i = 0; i < 8; i++) {
         int scale, min;
         q4_k_scale(b + 4, i, &scale, &min);
         float step = d * (float)scale, low = dmin * (float)min;
-        for (int j = 32 * i; j < 32 * i + 32; j++) {
-            int code = four_bits(codes, j) | (high ? (high[j % 32] >> i & 1) << 4 : 0);
-            out[j] = step * (float)code - low;
-        }
+        put_values(codes + 32 * i, 0, step, low, out + 32 * i);
+        put_values(codes + 32 * i + 16, 0, step, low, out + 32 * i + 16);
     }
 }
 
@@ -106,16 +125,21 @@ static void q5_k_block(const uint8_t *b, float *out)
 static void q6_k_block(const uint8_t *b, float *out)
 {
     float d = f16_to_f32(load_u16(b + 208));
-    for (int j = 0; j < BLOCK; j++) {
-        int half = j / 128, l = j % 32, quarter = j % 128 / 32;
-        int low = b[64 * half + l + 32 * (quarter & 1)] >> 4 * (quarter >> 1) & 15;
-        int high = b[128 + 32 * half + l] >> 2 * quarter & 3;
-        float scale = d * (float)(int8_t)b[192 + j / 16];
-        out[j] = scale * (float)((low | high << 4) - 32);
+    uint8_t codes[BLOCK];
+    for (int half = 0; half < 2; half++) {
+        const uint8_t *low = b + 64 * half, *high = b + 128 + 32 * half;
+        uint8_t *c = codes + 128 * half;
+        unpack_strided(high, 32, c);
+        for (int l = 0; l < 64; l++) {
+            c[l] = (uint8_t)(c[l] << 4 | (low[l] & 15));
+            c[64 + l] = (uint8_t)(c[64 + l] << 4 | low[l] >> 4);
+        }
     }
+    for (int i = 0; i < 16; i++)
+        put_values(codes + 16 * i, 32, d * (float)(int8_t)b[192 + i], 0, out + 16 * i);
 }
 
-static void q8_k_block(const uint8_t *b, float *out)
+static void q8_k_block(const uint8_t *restrict b, float *restrict out)
 {
     float d = load_f32(b);
     for (int j = 0; j < BLOCK; j++)

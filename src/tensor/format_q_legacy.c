@@ -28,42 +28,59 @@ static_assert(Q4_0_BYTES == 2 + BLOCK / 2 && Q4_1_BYTES == Q4_0_BYTES + 2, "4-bi
 static_assert(Q5_0_BYTES == 2 + 4 + BLOCK / 2 && Q5_1_BYTES == Q5_0_BYTES + 2, "5-bit blocks");
 static_assert(Q8_0_BYTES == 2 + BLOCK, "8-bit blocks");
 
-static int nibble(const uint8_t *codes, int j)
+/* Codes of a block: nibbles and, if there is one, the fifth bit of each. Local to a block: loops over
+ * them vectorise. */
+static inline void get_codes(const uint8_t *nibbles, uint32_t high, int codes[BLOCK])
 {
-    return j < 16 ? codes[j] & 15 : codes[j - 16] >> 4;
+    for (int j = 0; j < BLOCK / 2; j++)
+        codes[j] = nibbles[j] & 15;
+    for (int j = 0; j < BLOCK / 2; j++)
+        codes[BLOCK / 2 + j] = nibbles[j] >> 4;
+    for (int j = 0; high && j < BLOCK; j++)
+        codes[j] |= (int)(high >> j & 1) << 4;
+}
+
+static inline void put_values(const int codes[BLOCK], int zero, float d, float *restrict out)
+{
+    for (int j = 0; j < BLOCK; j++)
+        out[j] = (float)(codes[j] - zero) * d;
+}
+
+static inline void put_values_from(const int codes[BLOCK], float d, float m, float *restrict out)
+{
+    for (int j = 0; j < BLOCK; j++)
+        out[j] = (float)codes[j] * d + m;
 }
 
 static void q4_0_block(const uint8_t *b, float *out)
 {
-    float d = f16_to_f32(load_u16(b));
-    for (int j = 0; j < BLOCK; j++)
-        out[j] = (float)(nibble(b + 2, j) - 8) * d;
+    int codes[BLOCK];
+    get_codes(b + 2, 0, codes);
+    put_values(codes, 8, f16_to_f32(load_u16(b)), out);
 }
 
 static void q4_1_block(const uint8_t *b, float *out)
 {
-    float d = f16_to_f32(load_u16(b)), m = f16_to_f32(load_u16(b + 2));
-    for (int j = 0; j < BLOCK; j++)
-        out[j] = (float)nibble(b + 4, j) * d + m;
+    int codes[BLOCK];
+    get_codes(b + 4, 0, codes);
+    put_values_from(codes, f16_to_f32(load_u16(b)), f16_to_f32(load_u16(b + 2)), out);
 }
 
 static void q5_0_block(const uint8_t *b, float *out)
 {
-    float d = f16_to_f32(load_u16(b));
-    uint32_t high = load_u32(b + 2);
-    for (int j = 0; j < BLOCK; j++)
-        out[j] = (float)((nibble(b + 6, j) | (int)(high >> j & 1) << 4) - 16) * d;
+    int codes[BLOCK];
+    get_codes(b + 6, load_u32(b + 2), codes);
+    put_values(codes, 16, f16_to_f32(load_u16(b)), out);
 }
 
 static void q5_1_block(const uint8_t *b, float *out)
 {
-    float d = f16_to_f32(load_u16(b)), m = f16_to_f32(load_u16(b + 2));
-    uint32_t high = load_u32(b + 4);
-    for (int j = 0; j < BLOCK; j++)
-        out[j] = (float)(nibble(b + 8, j) | (int)(high >> j & 1) << 4) * d + m;
+    int codes[BLOCK];
+    get_codes(b + 8, load_u32(b + 4), codes);
+    put_values_from(codes, f16_to_f32(load_u16(b)), f16_to_f32(load_u16(b + 2)), out);
 }
 
-static void q8_0_block(const uint8_t *b, float *out)
+static void q8_0_block(const uint8_t *restrict b, float *restrict out)
 {
     float d = f16_to_f32(load_u16(b));
     for (int j = 0; j < BLOCK; j++)
@@ -95,22 +112,27 @@ void decode_q8_0(const struct tensor *t, int64_t row0, int64_t row1, float *out)
     decode_blocks(t, row0, row1, out, q8_0_block);
 }
 
-/* The first weight of largest magnitude, with its sign. */
-static float extreme(const float *w)
+/* The largest magnitude. As an integer, which orders magnitudes as the numbers do and vectorises; what
+ * is no number counts as 0. */
+static inline float largest(const float *w)
 {
-    float m = 0;
-    for (int j = 0; j < BLOCK; j++)
-        if (fabsf(w[j]) > fabsf(m))
-            m = w[j];
-    return m;
+    int32_t most = 0;
+    for (int j = 0; j < BLOCK; j++) {
+        int32_t magnitude = (int32_t)(bits_from_f32(w[j]) & 0x7fffffff);
+        magnitude = magnitude > 0x7f800000 ? 0 : magnitude;
+        most = magnitude > most ? magnitude : most;
+    }
+    return f32_from_bits((uint32_t)most);
 }
 
-static void put_nibble(uint8_t *codes, int j, int code)
+/* The first weight of largest magnitude, with its sign. */
+static inline float extreme(const float *w)
 {
-    if (j < 16)
-        codes[j] = (uint8_t)(code & 15);
-    else
-        codes[j - 16] |= (uint8_t)((code & 15) << 4);
+    float most = largest(w);
+    int j = 0;
+    while (j < BLOCK - 1 && fabsf(w[j]) != most)
+        j++;
+    return most == 0 ? 0 : w[j];
 }
 
 /* 1 / step; 0 where that is infinite: then the step is 0 as f16 and codes mean nothing. */
@@ -121,7 +143,8 @@ static float inverse_of(float step)
 }
 
 /* Codes of one block: trunc((w - low) / step + half), at most `most`. */
-static void encode_codes(const float *w, float low, float step, float half, int most, int codes[32])
+static inline void encode_codes(const float *w, float low, float step, float half, int most,
+                                int codes[BLOCK])
 {
     float inverse = inverse_of(step);
     for (int j = 0; j < BLOCK; j++) {
@@ -131,20 +154,20 @@ static void encode_codes(const float *w, float low, float step, float half, int 
 }
 
 /* Nibbles and, when high is not NULL, the fifth bits. */
-static void put_codes(const int codes[32], uint8_t *high, uint8_t *nibbles)
+static inline void put_codes(const int codes[BLOCK], uint8_t *high, uint8_t *restrict nibbles)
 {
     uint32_t bits = 0;
-    for (int j = 0; j < BLOCK; j++) {
-        put_nibble(nibbles, j, codes[j]);
+    for (int j = 0; j < BLOCK / 2; j++)
+        nibbles[j] = (uint8_t)((codes[j] & 15) | (codes[BLOCK / 2 + j] & 15) << 4);
+    for (int j = 0; high && j < BLOCK; j++)
         bits |= (uint32_t)(codes[j] >> 4) << j;
-    }
     if (high)
         store_u32(high, bits);
 }
 
 /* Symmetric: the extreme weight gets code 0. */
-static void encode_symmetric(const float *w, int levels, uint8_t *b, uint8_t *high,
-                             uint8_t *nibbles)
+static inline void encode_symmetric(const float *w, int levels, uint8_t *b, uint8_t *high,
+                                    uint8_t *nibbles)
 {
     int codes[BLOCK];
     float d = extreme(w) / (float)-(levels / 2);
@@ -154,7 +177,8 @@ static void encode_symmetric(const float *w, int levels, uint8_t *b, uint8_t *hi
 }
 
 /* From the smallest weight (code 0) to the largest (the last code). */
-static void encode_range(const float *w, int levels, uint8_t *b, uint8_t *high, uint8_t *nibbles)
+static inline void encode_range(const float *w, int levels, uint8_t *b, uint8_t *high,
+                                uint8_t *nibbles)
 {
     int codes[BLOCK];
     float low = w[0], top = w[0];
@@ -193,14 +217,26 @@ void encode_q5_1(const float *src, int64_t n_rows, int64_t n_cols, uint8_t *out)
         encode_range(src + i, 32, out, out + 4, out + 8);
 }
 
+/* w to the nearest integer, halves away from zero. Truncated numbers differ from w by what f32 holds
+ * exactly, so that this is roundf, without a call. */
+static inline int round_away(float w)
+{
+    int whole = (int)w;
+    float rest = w - (float)whole;
+    return whole + (rest >= 0.5f) - (rest <= -0.5f);
+}
+
 /* The rule for weights: code = w * (1 / d) with the unrounded d, halves away from zero. */
+static inline void encode_q8_0_block(const float *restrict w, uint8_t *restrict b)
+{
+    float d = largest(w) / 127, inverse = inverse_of(d);
+    store_u16(b, f32_to_f16(d));
+    for (int j = 0; j < BLOCK; j++)
+        b[2 + j] = (uint8_t)round_away(w[j] * inverse);
+}
+
 void encode_q8_0(const float *src, int64_t n_rows, int64_t n_cols, uint8_t *out)
 {
-    for (int64_t i = 0; i < n_rows * n_cols; i += BLOCK, out += Q8_0_BYTES) {
-        float d = fabsf(extreme(src + i)) / 127;
-        float inverse = inverse_of(d);
-        store_u16(out, f32_to_f16(d));
-        for (int j = 0; j < BLOCK; j++)
-            out[2 + j] = (uint8_t)(int8_t)roundf(src[i + j] * inverse);
-    }
+    for (int64_t i = 0; i < n_rows * n_cols; i += BLOCK, out += Q8_0_BYTES)
+        encode_q8_0_block(src + i, out);
 }

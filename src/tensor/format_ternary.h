@@ -56,14 +56,16 @@ static inline uint8_t trit_byte(int number)
 
 /* n bytes of `per_byte` trits each, the digits of one byte `n` codes apart, most significant first;
  * missing digits of a byte are zeros at its low end. */
-static inline void unpack_trits(const uint8_t *bytes, int n, int per_byte, uint8_t *codes)
+static inline void unpack_trits(const uint8_t *restrict bytes, int n, int per_byte,
+                                uint8_t *restrict codes)
 {
     for (int digit = 0; digit < per_byte; digit++)
         for (int i = 0; i < n; i++)
             codes[digit * n + i] = trit_digit(bytes[i], digit);
 }
 
-static inline void pack_trits(const uint8_t *codes, int n, int per_byte, uint8_t *bytes)
+static inline void pack_trits(const uint8_t *restrict codes, int n, int per_byte,
+                              uint8_t *restrict bytes)
 {
     for (int i = 0; i < n; i++) {
         int number = 0;
@@ -74,14 +76,14 @@ static inline void pack_trits(const uint8_t *codes, int n, int per_byte, uint8_t
 }
 
 /* n bytes of four 2-bit codes, the codes of one byte `n` apart, lowest bits first. */
-static inline void unpack_strided(const uint8_t *bytes, int n, uint8_t *codes)
+static inline void unpack_strided(const uint8_t *restrict bytes, int n, uint8_t *restrict codes)
 {
     for (int part = 0; part < 4; part++)
         for (int i = 0; i < n; i++)
             codes[part * n + i] = bytes[i] >> 2 * part & 3;
 }
 
-static inline void pack_strided(const uint8_t *codes, int n, uint8_t *bytes)
+static inline void pack_strided(const uint8_t *restrict codes, int n, uint8_t *restrict bytes)
 {
     for (int i = 0; i < n; i++)
         bytes[i] =
