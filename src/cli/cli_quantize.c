@@ -11,6 +11,7 @@
 
 struct quantize_options {
     const char *in, *out, *type, *embedding_type, *output_type, *tensor_type;
+    int64_t n_threads;
     bool strict, dry_run;
 };
 
@@ -30,6 +31,8 @@ static const struct option options[] = {
      "of matrices whose names match, before the options above; several with commas between; the "
      "first that matches counts",
      OPT_TEXT, QUANTIZE(tensor_type), 0, 0},
+    {"--threads", "N", "0", "threads; 0: one per core that may be used", OPT_INT,
+     QUANTIZE(n_threads), 0, 4096},
     {"--strict", NULL, NULL,
      "refuse if a tensor cannot take its type, instead of giving it another", OPT_FLAG,
      QUANTIZE(strict), 0, 0},
@@ -42,6 +45,7 @@ struct quantization {
     struct quantize_wish wish;
     struct gguf_file in;
     struct quantize_plan plan;
+    struct chunk_team team;
     struct quantize_error *errors; /* owned: per tensor */
 };
 
@@ -135,7 +139,8 @@ static enum status quantize(struct quantization *q, struct error *err)
     q->errors = memory_alloc(q->in.n_tensors, sizeof *q->errors);
     if (!q->errors)
         return fail_memory(err, o->in, q->in.n_tensors * sizeof *q->errors);
-    TRY(quantize_write(&q->plan, &q->in, o->in, o->out, q->wish.type, q->errors, err));
+    TRY(chunk_team_open(&q->team, o->n_threads, err));
+    TRY(quantize_write(&q->plan, &q->in, o->in, o->out, q->wish.type, &q->team, q->errors, err));
     print_summary(q);
     return STATUS_OK;
 }
@@ -145,6 +150,7 @@ static int run_command(const void *values)
     struct quantization q = {.options = values};
     struct error err;
     enum status status = quantize(&q, &err);
+    chunk_team_close(&q.team);
     quantize_plan_done(&q.plan);
     quantize_rules_close(&q.wish.rules);
     gguf_close(&q.in);

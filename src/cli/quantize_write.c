@@ -1,17 +1,19 @@
 #include "cli/quantize_write.h"
 
-#include <inttypes.h>
-#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "cli/quantize_chunk.h"
 #include "gguf/gguf_write.h"
 #include "model/model_load.h"
-#include "tensor/ternary.h"
 
-/* Most weights decoded at once, if a row has no more: their floats stay in the second-level cache. */
-#define CHUNK_WEIGHTS ((int64_t)1 << 16)
+/* Weights encoded before they are written, if a chunk has no more. Two such batches are in memory: one is
+ * written while the next is encoded. */
+#define BATCH_WEIGHTS ((int64_t)1 << 23)
+
+/* Bytes of a tensor that is kept, compared by one thread at a time. */
+#define KEPT_BYTES    ((uint64_t)1 << 20)
 
 struct writing {
     const struct quantize_plan *plan;
@@ -19,17 +21,27 @@ struct writing {
     const char *in_path, *out_path;
     enum format_id type;
     struct quantize_error *errors;
+    struct chunk_team *team;
     struct gguf_writer out;
-    float *before, *after; /* owned: chunks of values */
-    uint8_t *bytes;        /* owned: a chunk encoded */
-    uint64_t *hashes;      /* owned: per tensor, of the bytes that its encoder made */
+    int64_t batch_chunks;         /* most of a batch */
+    struct chunk_memory *memory;  /* owned: per thread */
+    struct chunk_result *results; /* owned: per chunk of a batch */
+    uint8_t *bytes[2];            /* owned: encoded batches */
+    uint64_t *hashes;             /* owned: per tensor, of the bytes that its encoder made */
+    int turn;                     /* which of `bytes` is free */
+    const uint8_t *pending; /* borrowed: what is to be written next, of `bytes` or of the source */
+    size_t n_pending;
 };
 
-/* A text that names a tensor of the input, for messages. */
-static void name_tensor(const struct writing *w, size_t i, char what[400])
-{
-    snprintf(what, 400, "%s: tensor '%.*s'", w->in_path, TEXT(w->in->tensors[i].span.name));
-}
+/* Chunks [first, first + n) of a tensor. */
+struct batch {
+    struct writing *w;
+    struct chunk_source *source;
+    const struct tensor *written; /* read back; NULL while writing */
+    int64_t first, n;
+    size_t chunk_bytes; /* encoded; of the tensor's last chunk fewer */
+    uint8_t *out;
+};
 
 /* The number by which other programs name a file of this type; -1: it has none. Of the K types the
  * variant that has no other type among its projections ("Q4_K_S"). */
@@ -90,112 +102,103 @@ static enum status put_tensors(struct writing *w, struct error *err)
     return STATUS_OK;
 }
 
-/* Codes and scales of a whole matrix, from a ternary type or from ternary values. */
-static void extract(const struct tensor *t, struct ternary_rows *rows, void *scratch)
+static enum status write_pending(struct writing *w, struct error *err)
 {
-    if (format_of(t->format)->is_ternary) {
-        ternary_extract(t, 0, t->n_rows, rows);
-        return;
-    }
-    for (int64_t r = 0; r < t->n_rows; r++)
-        ternary_read(t, r, rows->group, scratch, rows->codes + r * t->n_cols,
-                     rows->scales + r * (t->n_cols / rows->group));
+    size_t n = w->n_pending;
+    w->n_pending = 0;
+    return gguf_write_data(&w->out, w->pending, n, err);
 }
 
-static enum status write_codes(struct writing *w, size_t i, struct error *err)
+/* What the errors of a tensor are is added in the order of its chunks. */
+static void add_results(const struct batch *b, size_t i, uint64_t *hash)
 {
-    char what[400];
-    struct tensor t = model_tensor(&w->in->tensors[i]);
+    struct quantize_error *error = &b->w->errors[i];
+    for (int64_t k = 0; k < b->n; k++) {
+        const struct chunk_result *result = &b->w->results[k];
+        error->difference2 += result->difference2;
+        error->weight2 += result->weight2;
+        *hash = number_hash(*hash ^ result->hash);
+    }
+}
+
+static enum status gather_chunk(void *context, int64_t k, int thread, struct error *err)
+{
+    const struct batch *b = context;
+    return chunk_gather(b->source, b->first + k, &b->w->memory[thread], &b->w->results[k], err);
+}
+
+/* Joins the scales of chunks; false if there are two. */
+static bool join_scales(struct batch *b)
+{
+    struct ternary_scale *all = &b->source->scale;
+    for (int64_t k = 0; k < b->n; k++) {
+        const struct ternary_scale *own = &b->w->results[k].scale;
+        if (own->is_found && all->is_found && own->scale != all->scale)
+            return false;
+        if ((own->is_found && !all->is_found) || b->first + k == 0)
+            *all = *own;
+    }
+    return true;
+}
+
+/* The scale of a target that has one in all. */
+static enum status find_scale(struct batch *b, struct error *err)
+{
+    int64_t n = chunk_count(b->source);
+    struct error any;
+    bool is_one = true;
+    for (b->first = 0; is_one && b->first < n; b->first += b->n) {
+        b->n = n - b->first < b->w->batch_chunks ? n - b->first : b->w->batch_chunks;
+        is_one =
+            chunk_team_run(b->w->team, b->n, gather_chunk, b, &any) == STATUS_OK && join_scales(b);
+    }
+    return is_one ? STATUS_OK : chunk_gather_all(b->source, &b->w->memory[0], err);
+}
+
+/* The first to come writes what is pending, the others encode. */
+static enum status write_or_encode(void *context, int64_t k, int thread, struct error *err)
+{
+    const struct batch *b = context;
+    if (k == 0)
+        return write_pending(b->w, err);
+    return chunk_encode(b->source, b->first + k - 1, &b->w->memory[thread],
+                        b->out + (size_t)(k - 1) * b->chunk_bytes, &b->w->results[k - 1], err);
+}
+
+/* Encodes chunks from `first` on, and leaves them pending. */
+static enum status encode_batch(struct batch *b, size_t i, struct error *err)
+{
+    struct writing *w = b->w;
+    int64_t left = chunk_count(b->source) - b->first;
+    enum format_id target = b->source->plan->target;
+    b->n = left < w->batch_chunks ? left : w->batch_chunks;
+    b->out = w->bytes[w->turn];
+    memset(w->results, 0, (size_t)b->n * sizeof *w->results);
+    TRY(chunk_team_run(w->team, b->n + 1, write_or_encode, b, err));
+    add_results(b, i, &w->hashes[i]);
+    struct chunk_rows last = chunk_rows_of(b->source, b->first + b->n - 1);
+    w->pending = b->out;
+    w->n_pending = (size_t)(last.end - b->first * b->source->n_rows) *
+                   format_row_bytes(target, (uint64_t)b->source->source.n_cols);
+    w->turn = !w->turn;
+    if (b->n == left && format_of(target)->is_ternary) {
+        ternary_encode_tail(target, &b->source->scale, b->out + w->n_pending);
+        w->n_pending += (size_t)format_of(target)->tensor_tail;
+    }
+    return STATUS_OK;
+}
+
+static enum status write_changed(struct writing *w, size_t i, struct error *err)
+{
     const struct tensor_plan *plan = &w->plan->tensors[i];
-    struct ternary_rows rows = {.group = plan->group};
-    size_t n = (size_t)t.n_rows * (size_t)t.n_cols;
-    name_tensor(w, i, what);
-    rows.codes = memory_alloc(n, 1);
-    rows.scales = memory_alloc(n / (size_t)rows.group, sizeof *rows.scales);
-    uint8_t *out = memory_alloc(plan->bytes, 1);
-    enum status status;
-    if (rows.codes && rows.scales && out) {
-        extract(&t, &rows, w->before);
-        status = ternary_encode(plan->target, &rows, t.n_rows, t.n_cols, what, out, err);
-        if (status == STATUS_OK)
-            status = gguf_write_data(&w->out, out, plan->bytes, err);
-    } else {
-        status = fail_memory(err, what, n + plan->bytes);
-    }
-    memory_free(rows.codes);
-    memory_free(rows.scales);
-    memory_free(out);
-    return status;
-}
-
-/* Rows [row, end) are handled together; formats that are not ternary have rows of their own. */
-static int64_t chunk_end(const struct tensor *t, int64_t row)
-{
-    int64_t rows = CHUNK_WEIGHTS / t->n_cols > 0 ? CHUNK_WEIGHTS / t->n_cols : 1;
-    return row + rows < t->n_rows ? row + rows : t->n_rows;
-}
-
-static uint64_t chunk_hash(uint64_t hash, const uint8_t *bytes, size_t n)
-{
-    return number_hash(hash ^ text_hash((struct text){(const char *)bytes, n}));
-}
-
-/* A value that the target does not hold: of CODES any other, of VALUES one that became infinite. */
-static enum status fail_value(const struct writing *w, size_t i, int64_t row, int64_t at,
-                              struct error *err)
-{
-    char what[400];
-    const struct tensor_plan *plan = &w->plan->tensors[i];
-    int64_t n_cols = (int64_t)w->in->tensors[i].span.ne[0];
-    name_tensor(w, i, what);
-    return fail(err, STATUS_UNSUPPORTED,
-                "%s: row %" PRId64 ", column %" PRId64 ": %.9g becomes %.9g in %s; %s holds it",
-                what, row + at / n_cols, at % n_cols, (double)w->before[at], (double)w->after[at],
-                format_of(plan->target)->name,
-                plan->how == QUANTIZE_CODES ? "a type with f32 scales (IQ2_BN, I2_S) or F32"
-                                            : "F32 or BF16");
-}
-
-/* Adds the differences of n values; the first that cannot be accepted, or n. */
-static int64_t add_errors(const struct writing *w, size_t i, int64_t n)
-{
-    bool is_exact = w->plan->tensors[i].how == QUANTIZE_CODES, is_bad = false;
-    double difference2 = 0, weight2 = 0;
-    for (int64_t k = 0; k < n; k++) {
-        double difference = (double)w->after[k] - (double)w->before[k];
-        difference2 += difference * difference;
-        weight2 += (double)w->before[k] * (double)w->before[k];
-        is_bad |= is_exact && w->after[k] != w->before[k];
-    }
-    w->errors[i].difference2 += difference2;
-    w->errors[i].weight2 += weight2;
-    if (!is_bad && isfinite(difference2))
-        return n;
-    int64_t k = 0;
-    while (k < n && (is_exact ? w->after[k] == w->before[k] : (bool)isfinite(w->after[k])))
-        k++;
-    return k;
-}
-
-static enum status write_values(struct writing *w, size_t i, struct error *err)
-{
-    struct tensor t = model_tensor(&w->in->tensors[i]);
-    enum format_id target = w->plan->tensors[i].target;
-    size_t row_bytes = format_row_bytes(target, (uint64_t)t.n_cols);
-    for (int64_t row = 0, end; row < t.n_rows; row = end) {
-        end = chunk_end(&t, row);
-        size_t n_bytes = (size_t)(end - row) * row_bytes;
-        int64_t n = (end - row) * t.n_cols;
-        struct tensor encoded = {target, t.n_cols, end - row, w->bytes, n_bytes};
-        tensor_decode(&t, row, end, w->before);
-        format_of(target)->encode(w->before, end - row, t.n_cols, w->bytes);
-        tensor_decode(&encoded, 0, end - row, w->after);
-        int64_t bad = add_errors(w, i, n);
-        if (bad < n)
-            return fail_value(w, i, row, bad, err);
-        w->hashes[i] = chunk_hash(w->hashes[i], w->bytes, n_bytes);
-        TRY(gguf_write_data(&w->out, w->bytes, n_bytes, err));
-    }
+    struct chunk_source source = chunk_source_of(w->in_path, &w->in->tensors[i], plan);
+    struct batch b = {.w = w, .source = &source};
+    b.chunk_bytes =
+        (size_t)source.n_rows * format_row_bytes(plan->target, (uint64_t)source.source.n_cols);
+    if (plan->how == QUANTIZE_CODES && format_of(plan->target)->scale_group < 0)
+        TRY(find_scale(&b, err));
+    for (b.first = 0; b.first < chunk_count(&source); b.first += b.n)
+        TRY(encode_batch(&b, i, err));
     return STATUS_OK;
 }
 
@@ -209,66 +212,90 @@ static enum status write_tensors(struct writing *w, struct error *err)
 {
     for (size_t i = 0; i < w->in->n_tensors; i++) {
         const struct gguf_tensor *g = &w->in->tensors[i];
-        switch (w->plan->tensors[i].how) {
-        case QUANTIZE_KEEP: TRY(gguf_write_data(&w->out, g->data, g->span.bytes, err)); break;
-        case QUANTIZE_CODES: TRY(write_codes(w, i, err)); break;
-        case QUANTIZE_VALUES: TRY(write_values(w, i, err)); break;
+        if (w->plan->tensors[i].how == QUANTIZE_KEEP) {
+            TRY(write_pending(w, err));
+            w->pending = g->data;
+            w->n_pending = g->span.bytes;
+        } else {
+            TRY(write_changed(w, i, err));
         }
         show_progress("write", i + 1, w->in->n_tensors);
     }
-    return STATUS_OK;
+    return write_pending(w, err);
 }
 
-/* Compares a tensor that was read back with the source. */
-static enum status verify_codes(const struct writing *w, size_t i, const struct tensor *written,
-                                struct error *err)
+static enum status compare_chunk(void *context, int64_t k, int thread, struct error *err)
 {
-    struct tensor t = model_tensor(&w->in->tensors[i]);
-    for (int64_t row = 0, end; row < t.n_rows; row = end) {
-        end = chunk_end(&t, row);
-        int64_t n = (end - row) * t.n_cols;
-        tensor_decode(&t, row, end, w->before);
-        tensor_decode(written, row, end, w->after);
-        int64_t bad = add_errors(w, i, n);
-        if (bad < n)
-            return fail_value(w, i, row, bad, err);
+    const struct batch *b = context;
+    return chunk_compare(b->source, b->first + k, b->written, &b->w->memory[thread],
+                         &b->w->results[k], err);
+}
+
+static enum status verify_changed(struct writing *w, size_t i, const struct tensor *written,
+                                  uint64_t *hash, struct error *err)
+{
+    struct chunk_source source =
+        chunk_source_of(w->in_path, &w->in->tensors[i], &w->plan->tensors[i]);
+    struct batch b = {.w = w, .source = &source, .written = written};
+    int64_t n = chunk_count(&source);
+    for (b.first = 0; b.first < n; b.first += b.n) {
+        b.n = n - b.first < w->batch_chunks ? n - b.first : w->batch_chunks;
+        memset(w->results, 0, (size_t)b.n * sizeof *w->results);
+        TRY(chunk_team_run(w->team, b.n, compare_chunk, &b, err));
+        add_results(&b, i, hash);
     }
     return STATUS_OK;
 }
 
-/* The hash of a tensor in the file, by the chunks it was made of. */
-static uint64_t hash_written(const struct tensor *t)
+/* A tensor that stays as it is, and what was read back. */
+struct kept {
+    const struct gguf_tensor *source, *written;
+    _Atomic bool is_other;
+};
+
+static enum status compare_kept(void *context, int64_t chunk, int thread, struct error *err)
 {
-    uint64_t hash = 0, row_bytes = format_row_bytes(t->format, (uint64_t)t->n_cols);
-    for (int64_t row = 0, end; row < t->n_rows; row = end) {
-        end = chunk_end(t, row);
-        hash = chunk_hash(hash, t->data + (uint64_t)row * row_bytes, (end - row) * row_bytes);
-    }
-    return hash;
+    struct kept *kept = context;
+    uint64_t begin = (uint64_t)chunk * KEPT_BYTES, left = kept->source->span.bytes - begin;
+    (void)thread, (void)err;
+    if (memcmp(kept->source->data + begin, kept->written->data + begin,
+               left < KEPT_BYTES ? left : KEPT_BYTES) != 0)
+        kept->is_other = true;
+    return STATUS_OK;
 }
 
-static enum status verify_tensor(const struct writing *w, size_t i, const struct gguf_tensor *g,
+static bool is_kept_same(struct writing *w, const struct gguf_tensor *source,
+                         const struct gguf_tensor *written)
+{
+    struct kept kept = {source, written, false};
+    int64_t n = (int64_t)((source->span.bytes + KEPT_BYTES - 1) / KEPT_BYTES);
+    return chunk_team_run(w->team, n, compare_kept, &kept, NULL) == STATUS_OK && !kept.is_other;
+}
+
+static enum status verify_tensor(struct writing *w, size_t i, const struct gguf_tensor *g,
                                  struct error *err)
 {
-    const struct gguf_tensor *source = &w->in->tensors[i];
     const struct tensor_plan *plan = &w->plan->tensors[i];
     struct tensor t = model_tensor(g);
+    uint64_t hash = 0;
     if (t.format != plan->target) /* one id may stand for several layouts */
         return fail(err, STATUS_UNSUPPORTED,
                     "%s: tensor '%.*s' would be read back as %s, not as %s; choose another type",
                     w->out_path, TEXT(g->span.name), format_of(t.format)->name,
                     format_of(plan->target)->name);
     bool is_same = g->span.bytes == plan->bytes;
-    if (plan->how == QUANTIZE_KEEP)
-        is_same = is_same && !memcmp(source->data, g->data, g->span.bytes);
-    else if (plan->how == QUANTIZE_VALUES)
-        is_same = is_same && hash_written(&t) == w->hashes[i];
-    if (!is_same)
-        return fail(err, STATUS_IO,
-                    "%s: tensor '%.*s' reads back differently from what was written; the disk or "
-                    "the memory is not reliable",
-                    w->out_path, TEXT(g->span.name));
-    return plan->how == QUANTIZE_CODES ? verify_codes(w, i, &t, err) : STATUS_OK;
+    if (is_same && plan->how == QUANTIZE_KEEP)
+        is_same = is_kept_same(w, &w->in->tensors[i], g);
+    else if (is_same)
+        TRY(verify_changed(w, i, &t, &hash, err));
+    if (is_same && plan->how == QUANTIZE_VALUES)
+        is_same = hash == w->hashes[i];
+    if (is_same)
+        return STATUS_OK;
+    return fail(err, STATUS_IO,
+                "%s: tensor '%.*s' reads back differently from what was written; the disk or "
+                "the memory is not reliable",
+                w->out_path, TEXT(g->span.name));
 }
 
 /* Reads the finished file back under its temporary name. */
@@ -286,22 +313,30 @@ static enum status verify(struct writing *w, struct error *err)
     return status;
 }
 
-/* Room for a chunk of the widest rows that are converted. */
+/* Room for batches of the largest chunks. */
 static enum status alloc_chunks(struct writing *w, struct error *err)
 {
-    uint64_t longest = CHUNK_WEIGHTS;
+    int64_t most = CHUNK_WEIGHTS;
+    int n_threads = chunk_team_size(w->team);
     for (size_t i = 0; i < w->in->n_tensors; i++) {
-        const struct gguf_tensor *t = &w->in->tensors[i];
-        if (w->plan->tensors[i].how != QUANTIZE_KEEP && t->span.ne[0] > longest)
-            longest = t->span.ne[0];
+        int64_t n_cols = (int64_t)w->in->tensors[i].span.ne[0];
+        if (w->plan->tensors[i].how == QUANTIZE_KEEP)
+            continue;
+        int64_t n = chunk_weights(w->plan->tensors[i].target, n_cols);
+        most = n > most ? n : most;
     }
-    w->before = memory_alloc(TERNARY_SCRATCH(longest), 1); /* of ternary_read, too */
-    w->after = memory_alloc(longest, sizeof *w->after);
-    w->bytes = memory_alloc(longest, sizeof(float)); /* the largest type */
+    w->batch_chunks = BATCH_WEIGHTS / most > 0 ? BATCH_WEIGHTS / most : 1;
+    size_t n_bytes = (size_t)(w->batch_chunks * most) * sizeof(float) + 64; /* F32, a tail */
+    w->memory = memory_alloc((size_t)n_threads, sizeof *w->memory);
+    w->results = memory_alloc((size_t)w->batch_chunks, sizeof *w->results);
     w->hashes = memory_alloc(w->in->n_tensors, sizeof *w->hashes);
-    return w->before && w->after && w->bytes && w->hashes
-               ? STATUS_OK
-               : fail_memory(err, w->in_path, 3 * longest * sizeof(float));
+    for (int k = 0; k < 2; k++)
+        w->bytes[k] = memory_alloc(n_bytes, 1);
+    if (!w->memory || !w->results || !w->hashes || !w->bytes[0] || !w->bytes[1])
+        return fail_memory(err, w->in_path, 2 * n_bytes);
+    for (int k = 0; k < n_threads; k++)
+        TRY(chunk_memory_open(&w->memory[k], most, w->in_path, err));
+    return STATUS_OK;
 }
 
 static enum status write_all(struct writing *w, struct error *err)
@@ -316,21 +351,31 @@ static enum status write_all(struct writing *w, struct error *err)
     return gguf_writer_commit(&w->out, err);
 }
 
+static void writing_done(struct writing *w)
+{
+    gguf_writer_close(&w->out);
+    for (int k = 0; w->memory && k < chunk_team_size(w->team); k++)
+        chunk_memory_close(&w->memory[k]);
+    memory_free(w->memory);
+    memory_free(w->results);
+    memory_free(w->hashes);
+    memory_free(w->bytes[0]);
+    memory_free(w->bytes[1]);
+}
+
 enum status quantize_write(const struct quantize_plan *plan, const struct gguf_file *in,
                            const char *in_path, const char *out_path, enum format_id type,
-                           struct quantize_error *errors, struct error *err)
+                           struct chunk_team *team, struct quantize_error *errors,
+                           struct error *err)
 {
     struct writing w = {.plan = plan,
                         .in = in,
                         .in_path = in_path,
                         .out_path = out_path,
                         .type = type,
-                        .errors = errors};
+                        .errors = errors,
+                        .team = team};
     enum status status = write_all(&w, err);
-    gguf_writer_close(&w.out);
-    memory_free(w.before);
-    memory_free(w.after);
-    memory_free(w.bytes);
-    memory_free(w.hashes);
+    writing_done(&w);
     return status;
 }

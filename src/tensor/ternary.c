@@ -176,7 +176,7 @@ bool ternary_read(const struct tensor *t, int64_t row, int group, void *scratch,
 struct encoding {
     enum format_id format;
     const struct ternary_rows *rows;
-    int64_t n_rows, n_cols;
+    int64_t row0, n_cols; /* row0: the number in messages of the first row */
     const char *what;
     uint8_t *out;
 };
@@ -195,15 +195,9 @@ static bool is_zero(const struct encoding *e, int64_t row, int64_t begin, int64_
     return begin == end;
 }
 
-/* The one scale of several groups: that of the groups that are not zero. */
-struct joined {
-    float scale;
-    bool is_found;
-};
-
 /* Joins columns [begin, end) of a row into what was found so far. */
 static enum status join(const struct encoding *e, int64_t row, int64_t begin, int64_t end,
-                        struct joined *joined, struct error *err)
+                        struct ternary_scale *joined, struct error *err)
 {
     int group = e->rows->group;
     for (int64_t col = begin; col < end;) {
@@ -216,10 +210,10 @@ static enum status join(const struct encoding *e, int64_t row, int64_t begin, in
             return fail(err, STATUS_UNSUPPORTED,
                         "%s: row %lld, group %lld of %d weights: its scale is %.9g and another one "
                         "%.9g, but %s has one scale for both; choose a format with smaller groups",
-                        e->what, (long long)row, (long long)(col / group), group, (double)scale,
-                        (double)joined->scale, format_of(e->format)->name);
+                        e->what, (long long)(e->row0 + row), (long long)(col / group), group,
+                        (double)scale, (double)joined->scale, format_of(e->format)->name);
         if (adds)
-            *joined = (struct joined){scale, true};
+            *joined = (struct ternary_scale){scale, true};
         col = next;
     }
     return STATUS_OK;
@@ -234,8 +228,8 @@ static bool is_exact(enum format_id format, float scale)
 
 /* Scale to write for a group of the target that begins at (row, col). Where all is zero the scale
  * means nothing: the source's is kept if it can be. */
-static enum status settle(const struct encoding *e, int64_t row, int64_t col, struct joined *joined,
-                          struct error *err)
+static enum status settle(const struct encoding *e, int64_t row, int64_t col,
+                          struct ternary_scale *joined, struct error *err)
 {
     if (!joined->is_found) {
         float scale = source_scale(e, row, col);
@@ -247,8 +241,8 @@ static enum status settle(const struct encoding *e, int64_t row, int64_t col, st
     return fail(err, STATUS_UNSUPPORTED,
                 "%s: row %lld, group %lld of %d weights: %s cannot hold the scale %.9g exactly; "
                 "choose a format with f32 scales (I2_S, IQ2_BN)",
-                e->what, (long long)row, (long long)(col / e->rows->group), e->rows->group,
-                format_of(e->format)->name, (double)joined->scale);
+                e->what, (long long)(e->row0 + row), (long long)(col / e->rows->group),
+                e->rows->group, format_of(e->format)->name, (double)joined->scale);
 }
 
 static enum status fail_code_3(const struct encoding *e, int64_t row, int64_t col,
@@ -258,7 +252,7 @@ static enum status fail_code_3(const struct encoding *e, int64_t row, int64_t co
         err, STATUS_UNSUPPORTED,
         "%s: row %lld, group %lld of %d weights: holds +2, which %s has no code for; choose "
         "another 2-bit format (TQ2_0, Q2_0, IQ2_BN)",
-        e->what, (long long)row, (long long)(col / e->rows->group), e->rows->group,
+        e->what, (long long)(e->row0 + row), (long long)(col / e->rows->group), e->rows->group,
         format_of(e->format)->name);
 }
 
@@ -282,48 +276,82 @@ static enum status copy_codes(const struct encoding *e, int64_t row, int64_t beg
     return STATUS_OK;
 }
 
-/* One row. tensor_scale: of a format with one scale in all, else NULL. */
+static bool is_one_scale(enum format_id format)
+{
+    return format_of(format)->scale_group < 0;
+}
+
+/* One row. tensor_scale: of a format with one scale in all. */
 static enum status encode_row(const struct encoding *e, int64_t row,
-                              const struct joined *tensor_scale, struct error *err)
+                              const struct ternary_scale *tensor_scale, struct error *err)
 {
     const struct format *f = format_of(e->format);
+    const struct ternary_layout *layout = ternary_layout_of(e->format);
     int64_t group = ternary_group(e->format, e->n_cols);
     uint8_t codes[TERNARY_MAX_BLOCK];
-    struct joined joined = {0, false};
+    struct ternary_scale joined = *tensor_scale;
     for (int64_t col = 0; col < e->n_cols; col += f->block) {
-        if (tensor_scale) {
-            joined = *tensor_scale;
-        } else if (col % group == 0) {
-            joined = (struct joined){0, false};
+        if (col % group == 0 && !is_one_scale(e->format)) {
+            joined = (struct ternary_scale){0, false};
             TRY(join(e, row, col, col + group, &joined, err));
             TRY(settle(e, row, col, &joined, err));
+            ternary_store_scale(e->format, joined.scale,
+                                e->out +
+                                    ternary_scale_at(e->format, 0, e->n_cols, row, col / group));
         }
         TRY(copy_codes(e, row, col, f->block, joined.scale, codes, err));
-        ternary_layout_of(e->format)->pack(codes, (int)(row % f->row_group),
-                                           e->out +
-                                               format_block_at(f, e->n_cols, row, col / f->block));
-        ternary_store_scale(
-            e->format, joined.scale,
-            e->out + ternary_scale_at(e->format, e->n_rows, e->n_cols, row, col / group));
+        layout->pack(codes, (int)(row % f->row_group),
+                     e->out + format_block_at(f, e->n_cols, row, col / f->block));
     }
     return STATUS_OK;
+}
+
+static struct encoding encoding_of(enum format_id format, const struct ternary_part *part,
+                                   uint8_t *out)
+{
+    assert(format_of(format)->is_ternary && part->n_cols % part->rows->group == 0);
+    return (struct encoding){format, part->rows, part->row0, part->n_cols, part->what, out};
+}
+
+enum status ternary_gather_scale(enum format_id format, const struct ternary_part *part,
+                                 struct ternary_scale *scale, struct error *err)
+{
+    const struct encoding e = encoding_of(format, part, NULL);
+    for (int64_t row = 0; is_one_scale(format) && row < part->n_rows; row++) {
+        TRY(join(&e, row, 0, e.n_cols, scale, err));
+        if (scale->is_found || part->row0 + row == 0)
+            TRY(settle(&e, row, 0, scale, err));
+    }
+    return STATUS_OK;
+}
+
+enum status ternary_encode_rows(enum format_id format, const struct ternary_part *part,
+                                const struct ternary_scale *scale, uint8_t *out, struct error *err)
+{
+    const struct encoding e = encoding_of(format, part, out);
+    memset(out, 0, (size_t)part->n_rows * format_row_bytes(format, (uint64_t)part->n_cols));
+    for (int64_t row = 0; row < part->n_rows; row++)
+        TRY(encode_row(&e, row, scale, err));
+    return STATUS_OK;
+}
+
+void ternary_encode_tail(enum format_id format, const struct ternary_scale *scale, uint8_t *out)
+{
+    size_t n = (size_t)format_of(format)->tensor_tail;
+    memset(out, 0, n);
+    if (n)
+        ternary_store_scale(format, scale->scale, out);
 }
 
 enum status ternary_encode(enum format_id format, const struct ternary_rows *rows, int64_t n_rows,
                            int64_t n_cols, const char *what, uint8_t *out, struct error *err)
 {
-    const struct encoding e = {format, rows, n_rows, n_cols, what, out};
-    struct joined joined = {0, false};
-    bool is_whole = format_of(format)->scale_group < 0;
+    const struct ternary_part part = {rows, 0, n_rows, n_cols, what};
+    struct ternary_scale scale = {0, false};
     uint64_t bytes;
-    assert(format_of(format)->is_ternary && n_cols % rows->group == 0);
     TRY(format_bytes(format, (uint64_t)n_rows, (uint64_t)n_cols, what, &bytes, err));
-    memset(out, 0, bytes);
-    for (int64_t row = 0; is_whole && row < n_rows; row++)
-        TRY(join(&e, row, 0, n_cols, &joined, err));
-    if (is_whole && n_rows > 0)
-        TRY(settle(&e, 0, 0, &joined, err));
-    for (int64_t row = 0; row < n_rows; row++)
-        TRY(encode_row(&e, row, is_whole ? &joined : NULL, err));
+    TRY(ternary_gather_scale(format, &part, &scale, err));
+    TRY(ternary_encode_rows(format, &part, &scale, out, err));
+    ternary_encode_tail(format, &scale, out + bytes - format_of(format)->tensor_tail);
     return STATUS_OK;
 }

@@ -46,6 +46,32 @@ bool ternary_read(const struct tensor *t, int64_t row, int group, void *scratch,
  * if there is none. */
 int ternary_finer_group(int group, int64_t n_cols);
 
+/* Rows [row0, row0 + n_rows) of a matrix of codes and scales, which begin at row0. */
+struct ternary_part {
+    const struct ternary_rows *rows; /* borrowed */
+    int64_t row0, n_rows, n_cols;
+    const char *what; /* borrowed; for messages */
+};
+
+/* What the rows of a format with one scale for all have in common. Zeroed: of no rows. */
+struct ternary_scale {
+    float scale; /* of rows that are not zero; before there are some that of row 0 */
+    bool is_found;
+};
+
+/* Adds rows in their order to what is known of the tensor's scale; nothing in a format with scales of
+ * its rows or groups. errors: as ternary_encode */
+enum status ternary_gather_scale(enum format_id format, const struct ternary_part *part,
+                                 struct ternary_scale *scale, struct error *err);
+
+/* Encodes rows, format_row_bytes each, whose number and first row are multiples of the format's row_group.
+ * scale: of all rows. errors: as ternary_encode */
+enum status ternary_encode_rows(enum format_id format, const struct ternary_part *part,
+                                const struct ternary_scale *scale, uint8_t *out, struct error *err);
+
+/* Writes the tensor_tail bytes behind the last row; nothing in a format without a tail. */
+void ternary_encode_tail(enum format_id format, const struct ternary_scale *scale, uint8_t *out);
+
 /* Encodes a whole matrix of codes and scales (per `group` weights) in a ternary format, without any
  * loss. what: for messages.
  * Weights of scale 0 count as zeros, whatever their codes are.
