@@ -379,6 +379,73 @@ static void test_known_bytes(void **state)
     assert_int_equal(n_golden, 28);
 }
 
+enum {
+    MANY_ROWS = 2200,
+    MANY_COLS = 4096
+}; /* several batches of several chunks, the last of a few rows */
+
+/* The file is what the encoder makes of the whole matrix at once, for any number of threads. */
+static void expect_encoded(const char *in, const float *values, const char *type)
+{
+    enum format_id id = format_by_name(type);
+    const char *out = scratch_path("threads.gguf");
+    char *errors = NULL;
+    uint64_t n;
+    assert_int_equal(format_bytes(id, MANY_ROWS, MANY_COLS, "x", &n, NULL), STATUS_OK);
+    uint8_t *expected = malloc(n);
+    assert_non_null(expected);
+    format_of(id)->encode(values, MANY_ROWS, MANY_COLS, expected);
+    for (int n_threads = 1; n_threads <= 5; n_threads += 2) {
+        struct gguf_file file;
+        uint64_t bytes;
+        struct outcome o =
+            run_command("%s quantize %s %s %s --threads %d", trine, in, out, type, n_threads);
+        if (o.status != 0)
+            fail_msg("%s: %s", type, o.err);
+        const uint8_t *data = first_tensor(out, &file, &bytes);
+        assert_int_equal(bytes, n);
+        assert_memory_equal(data, expected, n);
+        gguf_close(&file);
+        if (errors)
+            assert_string_equal(o.err, errors);
+        else
+            errors = strdup(o.err);
+        outcome_done(&o);
+    }
+    free(errors);
+    free(expected);
+}
+
+/* Files, errors and the line about the first value that does not fit are the same for any number of
+ * threads. */
+static void test_threads_change_nothing(void **state)
+{
+    (void)state;
+    const char *in = scratch_path("many.gguf");
+    int64_t n = (int64_t)MANY_ROWS * MANY_COLS;
+    float *values = malloc((size_t)n * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = (float)(i % 7 % 3 - 1) * 0.25f;
+    for (int64_t i = 0; i < 5 * MANY_COLS; i++)
+        values[i] = 0; /* the scale of all is found behind them */
+    write_pair(in, values, MANY_ROWS, MANY_COLS, FORMAT_F32);
+    expect_encoded(in, values, "I2_S");
+    expect_encoded(in, values, "TQ2_0");
+    for (int64_t i = 0; i < n; i++)
+        values[i] = (float)((double)((i * 2654435761u) % 100003) / 100003 - 0.5);
+    write_pair(in, values, MANY_ROWS, MANY_COLS, FORMAT_F32);
+    expect_encoded(in, values, "Q8_0");
+    expect_encoded(in, values, "Q6_K");
+    values[77 * MANY_COLS + 5] = 1e6f;
+    values[78 * MANY_COLS + 4] = values[2199 * MANY_COLS] = values[95 * MANY_COLS] = -1e6f;
+    write_pair(in, values, MANY_ROWS, MANY_COLS, FORMAT_F32);
+    for (int i = 0; i < 8; i++)
+        expect_refused(in, i % 2 ? "F16 --threads 5" : "F16",
+                       "row 77, column 5: 1000000 becomes inf");
+    free(values);
+}
+
 /* An output that cannot be written, and sources that are damaged: one line, no file. */
 static void test_failures_leave_nothing(void **state)
 {
@@ -505,6 +572,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_what_does_not_fit_is_said_before),
         cmocka_unit_test(test_row_groups_that_do_not_fit),
         cmocka_unit_test(test_known_bytes),
+        cmocka_unit_test(test_threads_change_nothing),
         cmocka_unit_test(test_failures_leave_nothing),
         cmocka_unit_test(test_engine_knows_ternary_values),
         cmocka_unit_test(test_what_would_lose_is_refused),
