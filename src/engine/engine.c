@@ -28,8 +28,10 @@ int engine_best_nodes(int n_nodes, uint64_t bytes, int n_layer)
     return n_nodes > 1 && all < one ? n_nodes : 1;
 }
 
+/* has_team: threads are started first, and make the plan together. */
 static enum status make_plan(struct engine *e, struct engine_options options,
-                             const struct topology_source *machine, struct error *err)
+                             const struct topology_source *machine, bool has_team,
+                             struct error *err)
 {
     struct team_request request = {options.n_threads, options.n_nodes, options.n_threads_a_node};
     TRY(topology_read(&e->topology, machine, err));
@@ -42,25 +44,35 @@ static enum status make_plan(struct engine *e, struct engine_options options,
         e->is_kept_small = request.n_nodes < e->topology.n_nodes;
     }
     TRY(team_layout_make(&e->layout, &e->topology, &request, err));
-    return plan_make(&e->plan, e->model, &e->layout, &options, err);
+    if (has_team)
+        TRY(team_open(&e->team, &e->layout, !options.is_unpinned, err));
+    return plan_make(&e->plan, e->model, &e->layout, &options, e->team, err);
 }
 
-enum status engine_plan_on(struct engine **engine, const struct model *model,
-                           const struct engine_options *options,
-                           const struct topology_source *machine, struct error *err)
+static enum status open_plan(struct engine **engine, const struct model *model,
+                             const struct engine_options *options,
+                             const struct topology_source *machine, bool has_team,
+                             struct error *err)
 {
     struct engine *e = memory_alloc(1, sizeof *e);
     if (!e)
         return fail_memory(err, model->path, sizeof *e);
     e->model = model;
     e->load_ns = clock_ns(); /* until it is loaded: when that began */
-    enum status status = make_plan(e, *options, machine, err);
+    enum status status = make_plan(e, *options, machine, has_team, err);
     if (status != STATUS_OK) {
         engine_close(e);
         return status;
     }
     *engine = e;
     return STATUS_OK;
+}
+
+enum status engine_plan_on(struct engine **engine, const struct model *model,
+                           const struct engine_options *options,
+                           const struct topology_source *machine, struct error *err)
+{
+    return open_plan(engine, model, options, machine, false, err);
 }
 
 enum status engine_plan(struct engine **engine, const struct model *model,
@@ -156,7 +168,6 @@ static enum status start(struct engine *e, engine_progress *progress, void *cont
                          struct error *err)
 {
     TRY(take_memory(e, err));
-    TRY(team_open(&e->team, &e->layout, !e->plan.options.is_unpinned, err));
     team_run(e->team, touch_memory, e);
     TRY(bind_plan(e, err));
     TRY(open_cache(e, err));
@@ -173,7 +184,7 @@ enum status engine_open(struct engine **engine, const struct model *model,
                         void *context, struct error *err)
 {
     struct engine *e;
-    TRY(engine_plan(&e, model, options, err));
+    TRY(open_plan(&e, model, options, NULL, true, err));
     enum status status = start(e, progress, context, err);
     if (status != STATUS_OK) {
         engine_close(e);

@@ -14,7 +14,7 @@ struct topology;
 struct topology_source;
 struct trace;
 
-/* Plans, takes the memory, packs the weights, starts the threads. The model is borrowed. progress may
+/* Starts the threads, plans, takes the memory, packs the weights. The model is borrowed. progress may
  * be NULL. The calling thread becomes one of the team, pinned until engine_close.
  * errors  as topology_read, plan_make; FORMAT for weights that are not finite */
 enum status engine_open(struct engine **engine, const struct model *model,

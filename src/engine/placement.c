@@ -7,6 +7,7 @@
 
 #include "base/float16.h"
 #include "base/reader.h"
+#include "engine/tensor_rows.h"
 #include "kernels/kernel_select.h"
 #include "tensor/ternary.h"
 
@@ -71,17 +72,6 @@ static bool list_chunks(struct fill *f, int node)
     return true;
 }
 
-/* The bytes of rows [row0, row1) of a tensor. */
-static struct tensor rows_of_tensor(const struct tensor *t, int64_t row0, int64_t row1)
-{
-    uint64_t row_bytes = format_row_bytes(t->format, (uint64_t)t->n_cols);
-    struct tensor part = *t;
-    part.n_rows = row1 - row0;
-    part.data = t->data + (uint64_t)row0 * row_bytes;
-    part.bytes = (uint64_t)part.n_rows * row_bytes;
-    return part;
-}
-
 /* The file's pages that lie wholly within rows that nobody here needs again; of a mapping only:
  * memory that somebody lent would lose its contents. */
 static void release(const struct fill *f, const struct tensor *part)
@@ -93,17 +83,6 @@ static void release(const struct fill *f, const struct tensor *part)
     end = end / page * page;
     if (begin < end)
         madvise((void *)begin, end - begin, MADV_DONTNEED);
-}
-
-static void populate(const struct tensor *part)
-{
-#ifdef MADV_POPULATE_READ /* one call instead of a fault per 16 pages */
-    uintptr_t page = 4096, begin = (uintptr_t)part->data / page * page;
-    uintptr_t end = ((uintptr_t)part->data + part->bytes + page - 1) / page * page;
-    madvise((void *)begin, end - begin, MADV_POPULATE_READ);
-#else
-    (void)part;
-#endif
 }
 
 /* "FILE: tensor 'NAME'" of a tensor of the model, for messages. */
@@ -143,7 +122,7 @@ static enum status check_sources(const struct fill *f, const struct weight_slice
         struct tensor part = source_rows(f, s, i, row0, row1);
         char what[400];
         name_tensor(f->plan, s->source[i], what, sizeof what);
-        populate(&part);
+        populate_rows(&part);
         TRY(format_check_scales(&part, what, err));
     }
     return STATUS_OK;

@@ -124,11 +124,12 @@ struct plan {
 };
 
 /* Everything that can fail, but for taking the memory: sizes are known afterwards.
- * options->isa etc. are resolved by the caller; the layout has its nodes.
+ * options->isa etc. are resolved by the caller; the layout has its nodes. team: reads the weights' scales;
+ * NULL: the caller alone.
  * errors  MEMORY, UNSUPPORTED, LIMIT: what fits does not hold the context that was asked for */
 enum status plan_make(struct plan *plan, const struct model *model,
                       const struct team_layout *layout, const struct engine_options *options,
-                      struct error *err);
+                      struct thread_team *team, struct error *err);
 void plan_done(struct plan *plan);
 
 /* The part's n and its job for a batch; the step's units. */

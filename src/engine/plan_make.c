@@ -169,7 +169,8 @@ static enum status check_fit(struct plan *plan, bool is_asked, struct error *err
     return STATUS_OK;
 }
 
-static enum status make(struct plan *plan, const struct engine_options *options, struct error *err)
+static enum status make(struct plan *plan, const struct engine_options *options,
+                        struct thread_team *team, struct error *err)
 {
     const struct model_config *c = &plan->model->config;
     int n_nodes = plan->layout->n_nodes;
@@ -194,7 +195,8 @@ static enum status make(struct plan *plan, const struct engine_options *options,
         return fail_memory(err, plan->model->path, (size_t)n_nodes * sizeof *weights);
     for (int node = 0; node < n_nodes; node++)
         weights[node] = plan->layout->nodes[node].n_threads;
-    TRY(weight_slices_make(&plan->slices, plan->model, o, o->dataflow, n_nodes, weights, err));
+    TRY(weight_slices_make(&plan->slices, plan->model, o, o->dataflow, n_nodes, weights, team,
+                           err));
     TRY(make_pages(plan, err));
     bool is_asked = o->n_ctx > 0;
     if (!is_asked)
@@ -209,10 +211,10 @@ static enum status make(struct plan *plan, const struct engine_options *options,
 
 enum status plan_make(struct plan *plan, const struct model *model,
                       const struct team_layout *layout, const struct engine_options *options,
-                      struct error *err)
+                      struct thread_team *team, struct error *err)
 {
     *plan = (struct plan){.model = model, .layout = layout};
-    enum status status = make(plan, options, err);
+    enum status status = make(plan, options, team, err);
     if (status != STATUS_OK)
         plan_done(plan);
     return status;

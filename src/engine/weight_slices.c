@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "engine/packing_scan.h"
 #include "kernels/kernel_select.h"
 
 /* How one matrix is packed: chosen once, the same on all nodes. */
@@ -21,7 +22,7 @@ struct maker {
     const struct model *model;
     const struct engine_options *options;
     enum dataflow dataflow;
-    void *scratch; /* packing_choose */
+    struct packing_choice *best; /* (packing_scan_count) */
     bool has_trits5;
     struct layer_choices *choices; /* (n_layer) */
     struct choice output;
@@ -37,11 +38,6 @@ static struct choice make_choice(struct packing_choice best)
     return (struct choice){best.packing, best.group, false, best.is_half};
 }
 
-static struct choice choose_as_stored(const struct maker *m, const struct weight *w)
-{
-    return make_choice(packing_choose(&w->tensor, m->has_trits5, m->scratch));
-}
-
 /* With --act-scale group weights with one scale per row get groups, for activations have those of
  * their weights; n_cols: inputs. */
 static struct choice with_groups(const struct maker *m, struct choice c, int64_t n_cols)
@@ -54,26 +50,26 @@ static struct choice with_groups(const struct maker *m, struct choice c, int64_t
     return c;
 }
 
-static struct choice choose(const struct maker *m, const struct weight *w)
+static struct choice choose(const struct maker *m, int matrix, const struct weight *w)
 {
-    return with_groups(m, choose_as_stored(m, w), w->tensor.n_cols);
+    return with_groups(m, make_choice(m->best[matrix]), w->tensor.n_cols);
 }
 
 /* Two matrices of trits whose rows are interleaved: the finer group, trits4 if one needs it. */
 static struct choice join_trits(struct choice a, struct choice b)
 {
     enum packing p = a.packing == b.packing ? a.packing : PACKING_trits4;
-    int group = a.group == 0 ? b.group : b.group == 0 || a.group < b.group ? a.group : b.group;
+    int group = packing_finer_group(a.group, b.group);
     return (struct choice){p, group, false, a.is_half && b.is_half};
 }
 
 /* One packing for two matrices whose rows are interleaved. Where only one of them holds trits, and
  * where scales of rows are no f16 numbers beside scales of groups, by the types alone; f32, which every
  * type can be decoded to, where these have nothing in common. */
-static struct choice choose_pair(const struct maker *m, const struct weight *first,
+static struct choice choose_pair(const struct maker *m, int matrix, const struct weight *first,
                                  const struct weight *second)
 {
-    struct choice a = choose_as_stored(m, first), b = choose_as_stored(m, second);
+    struct choice a = make_choice(m->best[matrix]), b = make_choice(m->best[matrix + 1]);
     bool are_trits = packing_is_trits(a.packing) && packing_is_trits(b.packing);
     bool is_same_kind = (a.group == 0) == (b.group == 0);
     if (are_trits && (is_same_kind || (a.is_half && b.is_half)))
@@ -83,14 +79,18 @@ static struct choice choose_pair(const struct maker *m, const struct weight *fir
     return a.packing == b.packing ? a : (struct choice){PACKING_f32, 0, false, false};
 }
 
-static void choose_layer(struct maker *m, const struct layer_weights *w, struct layer_choices *c)
+static void choose_layer(struct maker *m, int layer)
 {
-    c->q = choose(m, &w->attn_q);
-    c->k = choose(m, &w->attn_k);
-    c->v = choose(m, &w->attn_v);
-    c->o = choose(m, &w->attn_output);
-    c->gate_up = choose_pair(m, &w->ffn_gate, &w->ffn_up);
-    c->down = choose(m, &w->ffn_down);
+    const struct layer_weights *w = &m->model->weights.layers[layer];
+    int at = layer * N_MATRICES;
+    m->choices[layer] = (struct layer_choices){
+        .q = choose(m, at + MATRIX_Q, &w->attn_q),
+        .k = choose(m, at + MATRIX_K, &w->attn_k),
+        .v = choose(m, at + MATRIX_V, &w->attn_v),
+        .o = choose(m, at + MATRIX_O, &w->attn_output),
+        .gate_up = choose_pair(m, at + MATRIX_GATE, &w->ffn_gate, &w->ffn_up),
+        .down = choose(m, at + MATRIX_DOWN, &w->ffn_down),
+    };
 }
 
 /* What an output matrix is converted to. */
@@ -108,7 +108,7 @@ static const struct head head_types[] = {
 static struct choice choose_output(const struct maker *m)
 {
     if (m->head == N_FORMATS)
-        return choose(m, &m->model->weights.output);
+        return choose(m, N_MATRICES * m->model->config.n_layer, &m->model->weights.output);
     enum packing packing = head_types[m->options->head].packing;
     return (struct choice){packing, packing_group(packing), false, false};
 }
@@ -341,16 +341,17 @@ static void slice_node(struct maker *m, int node)
     list_slices(m, own);
 }
 
-static enum status make(struct maker *m, int n_nodes, const int *weights, struct error *err)
+static enum status make(struct maker *m, int n_nodes, const int *weights, struct thread_team *team,
+                        struct error *err)
 {
     const struct model_config *c = &m->model->config;
-    size_t n_scratch = PACKING_CHOOSE_SCRATCH(model_longest_row(c));
-    m->scratch = take(m, (int64_t)n_scratch, 1);
+    m->best = take(m, packing_scan_count(c), sizeof *m->best);
     m->choices = take(m, c->n_layer, sizeof *m->choices);
     m->slices->nodes = take(m, n_nodes, sizeof *m->slices->nodes);
     if (!m->is_out_of_memory) {
+        TRY(packing_scan(m->best, m->model, m->head == N_FORMATS, m->has_trits5, team, err));
         for (int layer = 0; layer < c->n_layer; layer++)
-            choose_layer(m, &m->model->weights.layers[layer], &m->choices[layer]);
+            choose_layer(m, layer);
         m->output = choose_output(m);
         make_cut(m, n_nodes, weights);
     }
@@ -362,14 +363,15 @@ static enum status make(struct maker *m, int n_nodes, const int *weights, struct
 
 enum status weight_slices_make(struct weight_slices *slices, const struct model *model,
                                const struct engine_options *options, enum dataflow dataflow,
-                               int n_nodes, const int *weights, struct error *err)
+                               int n_nodes, const int *weights, struct thread_team *team,
+                               struct error *err)
 {
     *slices = (struct weight_slices){0};
     struct maker m = {.slices = slices, .model = model, .options = options, .dataflow = dataflow};
     m.has_trits5 = kernel_select(OP_matmul, PACKING_trits5, options->isa)->isa != ISA_scalar;
     enum status status = choose_head(&m, err);
     if (status == STATUS_OK)
-        status = make(&m, n_nodes, weights, err);
+        status = make(&m, n_nodes, weights, team, err);
     if (status != STATUS_OK)
         weight_slices_done(slices);
     return status;

@@ -5,6 +5,7 @@
 
 #include "engine/cut.h"
 #include "engine/engine_options.h"
+#include "machine/thread_team.h"
 #include "model/model_load.h"
 
 /* y = scale * (W x) + bias for a part of a matrix. */
@@ -43,11 +44,12 @@ struct weight_slices {
 };
 
 /* Chooses packings (reads scales of ternary tensors, and values that may be ternary) and boundaries. weights: threads of
- * each node.
+ * each node. team: reads them together; NULL: the caller alone.
  * errors  MEMORY; UNSUPPORTED for a model that the engine cannot run */
 enum status weight_slices_make(struct weight_slices *slices, const struct model *model,
                                const struct engine_options *options, enum dataflow dataflow,
-                               int n_nodes, const int *weights, struct error *err);
+                               int n_nodes, const int *weights, struct thread_team *team,
+                               struct error *err);
 void weight_slices_done(struct weight_slices *slices);
 
 /* Packed bytes of a slice as its arena takes them. */

@@ -217,11 +217,11 @@ static bool is_code3_in_rows(struct scale_search *s, int64_t row)
     return false;
 }
 
-/* Whether all scales are f16 numbers; f32 ones belong to whole rows. */
-static bool has_half_scales(const struct tensor *t)
+/* Whether all scales of rows are f16 numbers; f32 ones belong to whole rows. */
+static bool has_half_scales(const struct tensor *t, int64_t row0, int64_t row1)
 {
-    int64_t n = format_of(t->format)->is_scale_f32 ? t->n_rows : 0;
-    for (int64_t row = 0; row < n; row++) {
+    int64_t end = format_of(t->format)->is_scale_f32 ? row1 : row0;
+    for (int64_t row = row0; row < end; row++) {
         int64_t at = ternary_scale_at(t->format, t->n_rows, t->n_cols, row, 0);
         float scale = ternary_load_scale(t->format, t->data + at);
         if (f16_to_f32(f32_to_f16(scale)) != scale)
@@ -230,8 +230,8 @@ static bool has_half_scales(const struct tensor *t)
     return true;
 }
 
-static struct packing_choice choose_ternary(const struct tensor *t, bool allow_trits5,
-                                            void *scratch)
+static struct packing_choice choose_ternary(const struct tensor *t, int64_t row0, int64_t row1,
+                                            bool allow_trits5, void *scratch)
 {
     const struct format *f = format_of(t->format);
     float *scales = scratch;
@@ -240,13 +240,13 @@ static struct packing_choice choose_ternary(const struct tensor *t, bool allow_t
     /* A row of one group needs no grouping. */
     s.finest = f->scale_group > 0 && f->scale_group < t->n_cols ? f->scale_group : 0;
     bool has_code3 = false, is_two_bits = 4 * f->block_bytes >= f->block;
-    for (int64_t row = 0; row < t->n_rows; row++) {
+    for (int64_t row = row0; row < row1; row++) {
         fit_row(&s, row);
         if (is_two_bits && !has_code3 && row % f->row_group == 0)
             has_code3 = is_code3_in_rows(&s, row);
     }
     return (struct packing_choice){allow_trits5 && !has_code3 ? PACKING_trits5 : PACKING_trits4,
-                                   s.group, has_code3, has_half_scales(t)};
+                                   s.group, has_code3, has_half_scales(t, row0, row1)};
 }
 
 struct packing_choice packing_of_format(enum format_id format)
@@ -273,16 +273,43 @@ static bool is_filled(const struct tensor *t)
     return i < n;
 }
 
-struct packing_choice packing_choose(const struct tensor *t, bool allow_trits5, void *scratch)
+struct packing_choice packing_choose_rows(const struct tensor *t, int64_t row0, int64_t row1,
+                                          bool allow_trits5, void *scratch)
 {
     struct ternary_values found;
     if (format_of(t->format)->is_ternary)
-        return choose_ternary(t, allow_trits5, scratch);
+        return choose_ternary(t, row0, row1, allow_trits5, scratch);
+    struct tensor part = *t;
+    part.data += (uint64_t)row0 * format_row_bytes(t->format, (uint64_t)t->n_cols);
+    part.n_rows = row1 - row0;
     if (t->format == FORMAT_F32 || t->n_cols < NARROWEST_TERNARY || !is_filled(t) ||
-        !ternary_recognise(t, scratch, &found))
+        !ternary_recognise(&part, scratch, &found))
         return packing_of_format(t->format);
     return (struct packing_choice){allow_trits5 ? PACKING_trits5 : PACKING_trits4, found.group,
                                    false, found.is_half};
+}
+
+struct packing_choice packing_choose(const struct tensor *t, bool allow_trits5, void *scratch)
+{
+    return packing_choose_rows(t, 0, t->n_rows, allow_trits5, scratch);
+}
+
+int packing_finer_group(int a, int b)
+{
+    return a == 0 ? b : b == 0 || a < b ? a : b;
+}
+
+struct packing_choice packing_join(enum format_id format, struct packing_choice a,
+                                   struct packing_choice b)
+{
+    if (!packing_is_trits(a.packing) || !packing_is_trits(b.packing))
+        return packing_of_format(format);
+    a.packing = a.packing == b.packing ? a.packing : PACKING_trits4;
+    a.group = packing_finer_group(a.group, b.group);
+    a.has_code3 |= b.has_code3;
+    a.is_half &= b.is_half;
+    bool is_lost = !format_of(format)->is_ternary && a.group && !a.is_half;
+    return is_lost ? packing_of_format(format) : a;
 }
 
 int packing_group(enum packing packing)

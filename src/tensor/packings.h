@@ -115,6 +115,16 @@ struct packing_choice {
 struct packing_choice packing_choose(const struct tensor *t, bool allow_trits5, void *scratch);
 #define PACKING_CHOOSE_SCRATCH(n_cols) TERNARY_SCRATCH(n_cols)
 
+/* The same of rows [row0, row1) alone, multiples of the format's row_group. The choice for a tensor is
+ * that for all its parts, joined in any order. */
+struct packing_choice packing_choose_rows(const struct tensor *t, int64_t row0, int64_t row1,
+                                          bool allow_trits5, void *scratch);
+struct packing_choice packing_join(enum format_id format, struct packing_choice a,
+                                   struct packing_choice b);
+
+/* The finer of two groupings of inputs by scales; 0: the row. */
+int packing_finer_group(int a, int b);
+
 /* The choice for a format whose values are not ternary, from the format alone. */
 struct packing_choice packing_of_format(enum format_id format);
 

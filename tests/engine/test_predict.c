@@ -27,7 +27,7 @@ static void plan(struct planned *p, const char *machine, struct engine_options o
     if (model_open(&p->model, path, &err) != STATUS_OK ||
         topology_read(&p->topology, &source, &err) != STATUS_OK ||
         team_layout_make(&p->layout, &p->topology, &(struct team_request){0}, &err) != STATUS_OK ||
-        plan_make(&p->plan, &p->model, &p->layout, &options, &err) != STATUS_OK)
+        plan_make(&p->plan, &p->model, &p->layout, &options, NULL, &err) != STATUS_OK)
         fail_msg("%s", err.text);
 }
 
