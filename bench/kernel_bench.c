@@ -255,7 +255,26 @@ static int list_all(void)
 }
 
 /* What the table measures. one_core: many tokens, else all cores and from memory. */
-enum { T4, T4_128, T5, T5_128, Q4_0, Q6_K, Q8_0, Q4_K, Q5_K, T4_2, T4_4, T4_AVX2, ATTENTION, MANY };
+enum {
+    T4,
+    T4_128,
+    T5,
+    T5_128,
+    Q4_0,
+    Q6_K,
+    Q8_0,
+    Q4_K,
+    Q5_K,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    IQ4_NL,
+    T4_2,
+    T4_4,
+    T4_AVX2,
+    ATTENTION,
+    MANY
+};
 
 static const struct {
     enum op op;
@@ -273,6 +292,10 @@ static const struct {
     [Q8_0] = {OP_matmul, PACKING_q8_0, 32, 1, N_ISAS, false},
     [Q4_K] = {OP_matmul, PACKING_q4_k, 256, 1, N_ISAS, false},
     [Q5_K] = {OP_matmul, PACKING_q5_k, 256, 1, N_ISAS, false},
+    [Q4_1] = {OP_matmul, PACKING_q4_1, 32, 1, N_ISAS, false},
+    [Q5_0] = {OP_matmul, PACKING_q5_0, 32, 1, N_ISAS, false},
+    [Q5_1] = {OP_matmul, PACKING_q5_1, 32, 1, N_ISAS, false},
+    [IQ4_NL] = {OP_matmul, PACKING_iq4_nl, 32, 1, N_ISAS, false},
     [T4_2] = {OP_matmul, PACKING_trits4, 0, 2, N_ISAS, false},
     [T4_4] = {OP_matmul, PACKING_trits4, 0, 4, N_ISAS, false},
     [T4_AVX2] = {OP_matmul, PACKING_trits4, 0, 1, ISA_avx2, false},
@@ -291,6 +314,14 @@ static const struct {
     {OP_matmul, PACKING_q4_k, 256, 512, N_ISAS, true},
     {OP_matmul, PACKING_q5_k, 256, 256, N_ISAS, true},
     {OP_matmul, PACKING_q5_k, 256, 512, N_ISAS, true},
+    {OP_matmul, PACKING_q4_1, 32, 256, N_ISAS, true},
+    {OP_matmul, PACKING_q4_1, 32, 512, N_ISAS, true},
+    {OP_matmul, PACKING_q5_0, 32, 256, N_ISAS, true},
+    {OP_matmul, PACKING_q5_0, 32, 512, N_ISAS, true},
+    {OP_matmul, PACKING_q5_1, 32, 256, N_ISAS, true},
+    {OP_matmul, PACKING_q5_1, 32, 512, N_ISAS, true},
+    {OP_matmul, PACKING_iq4_nl, 32, 256, N_ISAS, true},
+    {OP_matmul, PACKING_iq4_nl, 32, 512, N_ISAS, true},
 };
 enum { N_WANTED = sizeof wanted / sizeof wanted[0] };
 
@@ -311,6 +342,10 @@ static const struct {
     {"matvec Q8_0: of read bandwidth", OF_READ, Q8_0, 0, 0.94},
     {"matvec Q4_K: of read bandwidth", OF_READ, Q4_K, 0, 0.94},
     {"matvec Q5_K: of read bandwidth", OF_READ, Q5_K, 0, 0.94},
+    {"matvec Q4_1: of read bandwidth", OF_READ, Q4_1, 0, 0.94},
+    {"matvec Q5_0: of read bandwidth", OF_READ, Q5_0, 0, 0.94},
+    {"matvec Q5_1: of read bandwidth", OF_READ, Q5_1, 0, 0.94},
+    {"matvec IQ4_NL: of read bandwidth", OF_READ, IQ4_NL, 0, 0.94},
     {"trits5 over trits4, weights/s, one scale per row", OVER, T5, T4, 1.18},
     {"trits5 over trits4, weights/s, per 128", OVER, T5_128, T4_128, 1.18},
     {"trits4, 2 tokens over 1, weights/s", OVER, T4_2, T4, 0.95},
@@ -329,6 +364,14 @@ static const struct {
     {"matmul Q4_K, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 11, 0, 0.60},
     {"matmul Q5_K, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 12, 0, 0.60},
     {"matmul Q5_K, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 13, 0, 0.60},
+    {"matmul Q4_1, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 14, 0, 0.60},
+    {"matmul Q4_1, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 15, 0, 0.60},
+    {"matmul Q5_0, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 16, 0, 0.60},
+    {"matmul Q5_0, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 17, 0, 0.60},
+    {"matmul Q5_1, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 18, 0, 0.60},
+    {"matmul Q5_1, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 19, 0, 0.60},
+    {"matmul IQ4_NL, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 20, 0, 0.60},
+    {"matmul IQ4_NL, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 21, 0, 0.60},
     {"matvec trits4, AVX2: of read bandwidth", OF_READ, T4_AVX2, 0, 0.85},
     {"attention, f16 KV, 4096 positions, 4 heads per KV head: of read", OF_READ, ATTENTION, 0,
      0.80},

@@ -46,6 +46,9 @@ enum epilogue {
  *             s = int32 sum of (code - 1) * q, exact; y = (float)s * (row scale * act scale)
  *         grouped trits, q4_0, q8_0: y = 0, then group after group ascending
  *             y = fma((float)s_g, weight scale_g * act scale_g, y)
+ *         q5_0, iq4_nl: the same with code - 16, and with the value that the code stands for
+ *         q4_1, q5_1: the same with the code, and after each group, m its minimum,
+ *             y = fma(m, act scale * (float)sum of q, y)
  *         q6_k: s_g = int32 sum over a block of 256 of int8 scale * (sum over 16 of (code - 32) * q),
  *             |s_g| <= 16 * 128 * 16 * 32 * 127 < 2^31;  y = fma((float)s_g, d * act scale, y)
  *         q4_k, q5_k: blocks of 256 ascending; s_b = int32 sum over 8 groups of 32 of scale * (sum of

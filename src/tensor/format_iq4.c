@@ -11,18 +11,16 @@
 #include "base/float16.h"
 #include "base/reader.h"
 #include "tensor/format_codecs.h"
+#include "tensor/iq4_values.h"
 
 static_assert(2 + 32 / 2 == 18, "IQ4_NL");
 static_assert(2 + 2 + 4 + 256 / 2 == 136, "IQ4_XS");
 
-static const int8_t table[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                 1,    13,   25,  38,  53,  69,  89,  113};
-
 static void decode_32(float scale, const uint8_t *codes, float *out)
 {
     for (int i = 0; i < 16; i++) {
-        out[i] = scale * (float)table[codes[i] & 15];
-        out[i + 16] = scale * (float)table[codes[i] >> 4];
+        out[i] = scale * (float)iq4_values[codes[i] & 15];
+        out[i + 16] = scale * (float)iq4_values[codes[i] >> 4];
     }
 }
 

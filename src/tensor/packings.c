@@ -6,6 +6,7 @@
 #include "base/float16.h"
 #include "base/reader.h"
 #include "tensor/format_ternary.h"
+#include "tensor/iq4_values.h"
 #include "tensor/ternary.h"
 
 #define PACKING_NAME(name) #name,
@@ -24,11 +25,18 @@ static bool is_k_min(enum packing packing)
     return packing == PACKING_q4_k || packing == PACKING_q5_k || packing == PACKING_q2_k;
 }
 
+/* A scale for each block of 32. */
+static bool is_block_32(enum packing packing)
+{
+    return packing == PACKING_q4_0 || packing == PACKING_q8_0 || packing == PACKING_q4_1 ||
+           packing == PACKING_q5_0 || packing == PACKING_q5_1 || packing == PACKING_iq4_nl;
+}
+
 struct packing_needs packing_needs(enum packing packing, int group)
 {
     if (packing_is_trits(packing))
         return (struct packing_needs){false, group, group};
-    if (packing == PACKING_q4_0 || packing == PACKING_q8_0)
+    if (is_block_32(packing))
         return (struct packing_needs){false, 32, 32};
     if (packing == PACKING_q6_k)
         return (struct packing_needs){false, 256, 16};
@@ -40,9 +48,10 @@ struct packing_needs packing_needs(enum packing packing, int group)
 int packed_step_inputs(enum packing packing)
 {
     static const int inputs[N_PACKINGS] = {
-        [PACKING_trits4] = 16, [PACKING_trits5] = 20, [PACKING_q4_0] = 8,  [PACKING_q8_0] = 4,
-        [PACKING_q6_k] = 16,   [PACKING_q4_k] = 8,    [PACKING_q5_k] = 32, [PACKING_q2_k] = 16,
-        [PACKING_f16] = 2,     [PACKING_bf16] = 2,    [PACKING_f32] = 1,
+        [PACKING_trits4] = 16, [PACKING_trits5] = 20, [PACKING_q4_0] = 8,   [PACKING_q8_0] = 4,
+        [PACKING_q6_k] = 16,   [PACKING_q4_k] = 8,    [PACKING_q5_k] = 32,  [PACKING_q2_k] = 16,
+        [PACKING_f16] = 2,     [PACKING_bf16] = 2,    [PACKING_f32] = 1,    [PACKING_q4_1] = 8,
+        [PACKING_q5_0] = 32,   [PACKING_q5_1] = 32,   [PACKING_iq4_nl] = 8,
     };
     assert(packing > PACKING_none && packing < N_PACKINGS);
     return inputs[packing];
@@ -52,7 +61,7 @@ int packed_unit_inputs(enum packing packing, int group)
 {
     if (packing_is_trits(packing))
         return group == 0 ? 0 : packing == PACKING_trits4 ? 2 * group : 1280;
-    if (packing == PACKING_q4_0 || packing == PACKING_q8_0)
+    if (is_block_32(packing))
         return 64;
     return packing == PACKING_q6_k ? 512 : is_k_min(packing) ? 256 : 0;
 }
@@ -61,7 +70,9 @@ int packed_unit_header(enum packing packing, int group)
 {
     if (packing == PACKING_trits5 && group > 0)
         return (1280 / group * 2 * TILE_ROWS + 63) / 64 * 64;
-    if (packing_is_trits(packing) || packing == PACKING_q4_0 || packing == PACKING_q8_0)
+    if (packing == PACKING_q4_1 || packing == PACKING_q5_1)
+        return 128;
+    if (packing_is_trits(packing) || is_block_32(packing))
         return 64;
     if (packing == PACKING_q6_k)
         return 64 + 2 * 16 * TILE_ROWS;
@@ -70,11 +81,15 @@ int packed_unit_header(enum packing packing, int group)
     return is_k_min(packing) ? PACKED_K_LINES_AT + 12 * TILE_ROWS : 0;
 }
 
-static int step_bytes(enum packing packing)
+int packed_step_bytes(enum packing packing)
 {
-    return packing == PACKING_q6_k   ? 3 * STEP_BYTES
-           : packing == PACKING_q5_k ? 5 * STEP_BYTES
-                                     : STEP_BYTES;
+    switch (packing) {
+    case PACKING_q6_k: return 3 * STEP_BYTES;
+    case PACKING_q5_k:
+    case PACKING_q5_0:
+    case PACKING_q5_1: return 5 * STEP_BYTES;
+    default: return STEP_BYTES;
+    }
 }
 
 uint64_t packed_tile_bytes(enum packing packing, int group, int64_t n_cols)
@@ -85,7 +100,7 @@ uint64_t packed_tile_bytes(enum packing packing, int group, int64_t n_cols)
     int64_t n_units = unit == 0 ? 1 : (n_cols + unit - 1) / unit;
     int64_t n_steps = (n_cols + step - 1) / step; /* a unit is a whole number of steps */
     return (uint64_t)n_units * (uint64_t)packed_unit_header(packing, group) +
-           (uint64_t)n_steps * (uint64_t)step_bytes(packing);
+           (uint64_t)n_steps * (uint64_t)packed_step_bytes(packing);
 }
 
 uint64_t packed_bytes(enum packing packing, int group, int64_t n_rows, int64_t n_cols)
@@ -252,9 +267,13 @@ static struct packing_choice choose_ternary(const struct tensor *t, int64_t row0
 struct packing_choice packing_of_format(enum format_id format)
 {
     static const enum packing packings[N_FORMATS] = {
-        [FORMAT_F32] = PACKING_f32,   [FORMAT_F16] = PACKING_f16,   [FORMAT_BF16] = PACKING_bf16,
-        [FORMAT_Q4_0] = PACKING_q4_0, [FORMAT_Q8_0] = PACKING_q8_0, [FORMAT_Q6_K] = PACKING_q6_k,
-        [FORMAT_Q4_K] = PACKING_q4_k, [FORMAT_Q5_K] = PACKING_q5_k, [FORMAT_Q2_K] = PACKING_q2_k,
+        [FORMAT_F32] = PACKING_f32,       [FORMAT_F16] = PACKING_f16,
+        [FORMAT_BF16] = PACKING_bf16,     [FORMAT_Q4_0] = PACKING_q4_0,
+        [FORMAT_Q8_0] = PACKING_q8_0,     [FORMAT_Q6_K] = PACKING_q6_k,
+        [FORMAT_Q4_K] = PACKING_q4_k,     [FORMAT_Q5_K] = PACKING_q5_k,
+        [FORMAT_Q2_K] = PACKING_q2_k,     [FORMAT_Q4_1] = PACKING_q4_1,
+        [FORMAT_Q5_0] = PACKING_q5_0,     [FORMAT_Q5_1] = PACKING_q5_1,
+        [FORMAT_IQ4_NL] = PACKING_iq4_nl,
     };
     return (struct packing_choice){packings[format], packing_group(packings[format]), false, false};
 }
@@ -314,9 +333,7 @@ struct packing_choice packing_join(enum format_id format, struct packing_choice 
 
 int packing_group(enum packing packing)
 {
-    return packing == PACKING_q6_k || is_k_min(packing)         ? 256
-           : packing == PACKING_q4_0 || packing == PACKING_q8_0 ? 32
-                                                                : 0;
+    return packing == PACKING_q6_k || is_k_min(packing) ? 256 : is_block_32(packing) ? 32 : 0;
 }
 
 /* Where one weight is. */
@@ -332,6 +349,13 @@ static int field_at(const struct place *p, const uint8_t *step, int input, int b
 {
     int byte = step[4 * p->row + input % 4];
     return byte >> input / 4 * bits & ((1 << bits) - 1);
+}
+
+/* Four bits, and a fifth in the step behind theirs. */
+static int five_bits_at(const struct place *p)
+{
+    int low = field_at(p, p->step + p->in_step / 8 * STEP_BYTES, p->in_step % 8, 4);
+    return low | field_at(p, p->step + 4 * STEP_BYTES, p->in_step, 1) << 4;
 }
 
 static float half_at(const uint8_t *halves, int i)
@@ -388,30 +412,36 @@ static float k_min_value(const struct packed *w, const struct place *p)
 {
     int scale, min, code;
     packed_k_scales(p->unit, p->row, p->in_unit / 32, &scale, &min);
-    if (w->packing == PACKING_q4_k) {
-        code = field_at(p, p->step, p->in_step, 4);
-    } else {
-        code = field_at(p, p->step + p->in_step / 8 * STEP_BYTES, p->in_step % 8, 4);
-        code |= field_at(p, p->step + 4 * STEP_BYTES, p->in_step, 1) << 4;
-    }
+    code = w->packing == PACKING_q4_k ? field_at(p, p->step, p->in_step, 4) : five_bits_at(p);
     float step = half_at(p->unit, p->row) * (float)scale;
     float low = half_at(p->unit, TILE_ROWS + p->row) * (float)min;
     return step * (float)code - low;
 }
 
+/* Scales per 32. */
+static float block_32_value(const struct packed *w, const struct place *p)
+{
+    int i = p->in_unit / 32 * TILE_ROWS + p->row;
+    float scale = half_at(p->unit, i);
+    switch (w->packing) {
+    case PACKING_q4_0: return (float)(field_at(p, p->step, p->in_step, 4) - 8) * scale;
+    case PACKING_iq4_nl: return (float)iq4_values[field_at(p, p->step, p->in_step, 4)] * scale;
+    case PACKING_q4_1:
+        return (float)field_at(p, p->step, p->in_step, 4) * scale + half_at(p->unit + 64, i);
+    case PACKING_q5_0: return (float)(five_bits_at(p) - 16) * scale;
+    case PACKING_q5_1: return (float)five_bits_at(p) * scale + half_at(p->unit + 64, i);
+    default: return (float)(field_at(p, p->step, p->in_step, 8) - 128) * scale;
+    }
+}
+
 static float value_at(const struct packed *w, const struct place *p)
 {
     int half = p->in_step * TILE_ROWS + p->row; /* f16, bf16 */
-    float scale;
+    if (is_block_32(w->packing))
+        return block_32_value(w, p);
     switch (w->packing) {
     case PACKING_trits4:
     case PACKING_trits5: return trit_value(w, p);
-    case PACKING_q4_0:
-        scale = half_at(p->unit, p->in_unit / 32 * TILE_ROWS + p->row);
-        return (float)(field_at(p, p->step, p->in_step, 4) - 8) * scale;
-    case PACKING_q8_0:
-        scale = half_at(p->unit, p->in_unit / 32 * TILE_ROWS + p->row);
-        return (float)(field_at(p, p->step, p->in_step, 8) - 128) * scale;
     case PACKING_q6_k: return q6_k_value(p);
     case PACKING_q2_k: return q2_k_value(p);
     case PACKING_q4_k:
@@ -432,7 +462,7 @@ static void decode_unit(const struct packed *w, struct place p, int64_t n, float
         p.in_unit++;
         if (++p.in_step == step_inputs) {
             p.in_step = 0;
-            p.step += step_bytes(w->packing);
+            p.step += packed_step_bytes(w->packing);
         }
     }
 }

@@ -12,6 +12,10 @@
  *   trits5    5 trits           20: quad f        row; 64, 128, 256      1280 inputs
  *   q4_0      2 fields of 4     8: quad f         32                     2 groups
  *   q8_0      1 of 8            4                 32                     2 groups
+ *   q4_1      2 fields of 4     8: quad f         32 (d, m)              2 groups
+ *   q5_0      see below         32 in 5 steps     32                     2 groups
+ *   q5_1      see below         32 in 5 steps     32 (d, m)              2 groups
+ *   iq4_nl    2 fields of 4     8: quad f         32                     2 groups
  *   q6_k      see below         16 in 3 steps     256 (d), 16 (int8)     2 blocks of 256
  *   q4_k      2 fields of 4     8: quad f         256 (d, dmin), 32      a block of 256
  *   q5_k      see below         32 in 5 steps     256 (d, dmin), 32      a block of 256
@@ -21,11 +25,12 @@
  *
  * Scales of groups are f16, 16 rows of the unit's first group, then 16 of the next. The header has
  * the same size in every unit; a last unit with fewer inputs has zeros there, and holds only the
- * steps it needs. n_cols is a multiple of the group.
+ * steps it needs. n_cols is a multiple of the group. Minimums (m) are a second line of 64 bytes.
  *
  * Codes: trits4 holds value + 1 (0..2; 3 for +2 where a format has it); trits5 see trits5_code;
- * q4_0 the nibble of the format (value + 8); q8_0 value + 128; q6_k the 6 bits of the format (value
- * + 32): for 16 inputs two steps of low nibbles (8 inputs each, as q4_0), then one step of the high
+ * q4_0 the nibble of the format (value + 8), iq4_nl too (it stands for one of iq4_values); q4_1 and
+ * q5_1 the code (value = d * code + m); q5_0 value + 16; q8_0 value + 128; q6_k the 6 bits of the
+ * format (value + 32): for 16 inputs two steps of low nibbles (8 inputs each, as q4_0), then one step of the high
  * 2 bits (as trits4). Its unit: 2 x 16 f16 d (64 bytes), then 2 x 16 groups x 16 rows of int8
  * scales (512 bytes; group major), then 2 x 16 x 3 steps. f16 and bf16: 32 bytes of each of two
  * inputs.
@@ -33,11 +38,13 @@
  * q4_k and q5_k hold the codes and the 12 bytes of 6-bit scales and minimums of their formats (value
  * = d * scale * code - dmin * minimum; see packed_k_scales). A unit: 16 f16 d, 16 f16 dmin, the 12
  * bytes as three lines of which line i has bytes 4i..4i+3 of row r at 4r, then 8 groups of 32 inputs:
- * four steps of low nibbles (as q4_0) and, for q5_k, one of fifth bits (bit f of a byte: quad f).
+ * four steps of low nibbles (as q4_0) and, for q5_k, one of fifth bits (bit f of a byte: quad f). So
+ * are 32 inputs of q5_0 and q5_1.
  * q2_k the same with the 16 bytes of scales (low 4 bits) and minimums of its format as four lines,
  * and 16 steps as those of trits4.
  *
- * Rows beyond the last are zeros: the code of value 0 and scale 0 (so are trits whose scale is 0).
+ * Rows beyond the last are zeros: the code of value 0 (iq4_nl: 8, the value nearest to 0), scale and
+ * minimum 0 (so are trits whose scale is 0).
  * Inputs beyond the last are code 0 in all rows, and their activations are 0, so that they add
  * nothing.
  * source  why this shape: docs/measurements/kernels.md */
@@ -47,7 +54,21 @@
 #include "tensor/ternary.h"
 
 #define PACKING_LIST(X)                                                                            \
-    X(trits4) X(trits5) X(q4_0) X(q8_0) X(q6_k) X(q4_k) X(q5_k) X(q2_k) X(f16) X(bf16) X(f32)
+    X(trits4)                                                                                      \
+    X(trits5)                                                                                      \
+    X(q4_0)                                                                                        \
+    X(q8_0)                                                                                        \
+    X(q6_k)                                                                                        \
+    X(q4_k)                                                                                        \
+    X(q5_k)                                                                                        \
+    X(q2_k)                                                                                        \
+    X(q4_1)                                                                                        \
+    X(q5_0)                                                                                        \
+    X(q5_1)                                                                                        \
+    X(iq4_nl)                                                                                      \
+    X(f16)                                                                                         \
+    X(bf16)                                                                                        \
+    X(f32)
 
 #define PACKING_ENUM(name) PACKING_##name,
 enum packing { PACKING_none, PACKING_LIST(PACKING_ENUM) N_PACKINGS };
@@ -88,8 +109,8 @@ uint64_t packed_tile_bytes(enum packing packing, int group, int64_t n_cols);
 uint64_t packed_bytes(enum packing packing, int group, int64_t n_rows, int64_t n_cols);
 int packed_unit_inputs(enum packing packing, int group); /* 0: the whole row is one unit */
 int packed_unit_header(enum packing packing, int group); /* bytes before a unit's steps */
-int packed_step_inputs(
-    enum packing packing); /* inputs of 64 bytes of codes; q6_k: 192, q5_k: 320 */
+int packed_step_inputs(enum packing packing);            /* inputs of packed_step_bytes of codes */
+int packed_step_bytes(enum packing packing);             /* 64; q6_k: 192; of 5 bits: 320 */
 
 /* 5 trits t[0..4] (0..2) as the byte of trits5: v = t0 + 3 t1 + 9 t2 + 27 t3; v < 64: t4 << 6 | v,
  * else 192 | (17 t4 + v - 64). */

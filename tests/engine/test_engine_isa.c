@@ -64,6 +64,12 @@ static void test_blocks(void **state)
     check_type("Q8_0", KV_FORMAT_F16);
     check_type("Q4_0", KV_FORMAT_Q8_0);
     check_type("Q6_K", KV_FORMAT_F16);
+    if (IS_SANITISED)
+        return;
+    check_type("Q4_1", KV_FORMAT_F16);
+    check_type("Q5_0", KV_FORMAT_F16);
+    check_type("Q5_1", KV_FORMAT_Q8_0);
+    check_type("IQ4_NL", KV_FORMAT_F16);
 }
 
 static void test_floats(void **state)
@@ -73,7 +79,7 @@ static void test_floats(void **state)
     check_type("BF16", KV_FORMAT_Q8_0);
     if (IS_SANITISED)
         return;
-    check_type("Q4_1", KV_FORMAT_F16); /* decoded to floats */
+    check_type("TQ2_T", KV_FORMAT_F16); /* decoded to floats */
 }
 
 int main(int argc, char **argv)

@@ -126,6 +126,7 @@ struct weights {
     int8_t *subscales; /* of K packings: (n_rows, n_cols / sub_inputs) */
     int8_t *submins;   /* q4_k, q5_k, q2_k: minimums, the same */
     float *min_scales; /* of minimums: (n_rows, n_groups) */
+    float *mins;       /* q4_1, q5_1: minimums, which are added: (n_rows, n_groups) */
     float *floats;     /* float packings: (n_rows, n_cols) */
 };
 
@@ -136,7 +137,7 @@ struct weights check_weights(struct check *c, enum packing packing, int group, i
 /* Lays it out as packings.h says, element by element: no code shared with the packings. */
 void weights_pack(const struct weights *w, uint8_t *out);
 void weights_k_scales(const int8_t *scales, const int8_t *mins, uint8_t bytes[12]);
-/* As one element, without its scale. */
+/* As one element, without its scale and minimum. */
 int weights_value(const struct weights *w, int64_t row, int64_t col);
 struct packed check_packed(struct check *c, const struct weights *w);
 

@@ -42,7 +42,7 @@ static struct near row_times(const struct weights *w, const struct matmul_job *j
 {
     const struct activations *a = &job->a;
     double y = 0, terms = 0;
-    int64_t links = w->floats ? w->n_cols : w->submins ? 2 * w->n_groups : w->n_groups;
+    int64_t links = w->floats ? w->n_cols : (w->submins || w->mins ? 2 : 1) * w->n_groups;
     for (int64_t i = 0; w->floats && i < w->n_cols; i++) {
         double term = (double)w->floats[row * w->n_cols + i] * a->x[token * a->stride + i];
         y += term;
@@ -58,6 +58,8 @@ static struct near row_times(const struct weights *w, const struct matmul_job *j
         if (w->submins)
             low = min_sum(w, q, row, g * group, (g + 1) * group) * act_scale *
                   w->min_scales[row * w->n_groups + g];
+        for (int64_t i = g * group; w->mins && i < (g + 1) * group; i++)
+            low -= q[i] * act_scale * w->mins[row * w->n_groups + g];
         y += term - low;
         terms += fabs(term) + fabs(low);
     }

@@ -14,15 +14,19 @@ static int formats_of(enum packing packing, enum format_id formats[16])
                                            FORMAT_IQ1_BN,    FORMAT_IQ2_BN,    FORMAT_IQ2_BN_R4,
                                            FORMAT_I2_S,      FORMAT_I2_S_4ROW, FORMAT_I2_S_ARM};
     static const enum format_id others[N_PACKINGS] = {
-        [PACKING_q4_0] = FORMAT_Q4_0, [PACKING_q8_0] = FORMAT_Q8_0, [PACKING_q6_k] = FORMAT_Q6_K,
-        [PACKING_q4_k] = FORMAT_Q4_K, [PACKING_q5_k] = FORMAT_Q5_K, [PACKING_q2_k] = FORMAT_Q2_K,
-        [PACKING_f16] = FORMAT_F16,   [PACKING_bf16] = FORMAT_BF16, [PACKING_f32] = FORMAT_F32};
+        [PACKING_q4_0] = FORMAT_Q4_0, [PACKING_q8_0] = FORMAT_Q8_0,
+        [PACKING_q6_k] = FORMAT_Q6_K, [PACKING_q4_k] = FORMAT_Q4_K,
+        [PACKING_q5_k] = FORMAT_Q5_K, [PACKING_q2_k] = FORMAT_Q2_K,
+        [PACKING_q4_1] = FORMAT_Q4_1, [PACKING_q5_0] = FORMAT_Q5_0,
+        [PACKING_q5_1] = FORMAT_Q5_1, [PACKING_iq4_nl] = FORMAT_IQ4_NL,
+        [PACKING_f16] = FORMAT_F16,   [PACKING_bf16] = FORMAT_BF16,
+        [PACKING_f32] = FORMAT_F32};
     if (packing == PACKING_trits4 || packing == PACKING_trits5) {
         memcpy(formats, trits, sizeof trits);
         return sizeof trits / sizeof trits[0];
     }
     formats[0] = others[packing];
-    formats[1] = FORMAT_IQ4_NL; /* no packing of its own: decoded to f32 */
+    formats[1] = FORMAT_TQ2_T; /* no packing of its own: decoded to f32 */
     return packing == PACKING_f32 ? 2 : 1;
 }
 
@@ -63,6 +67,25 @@ static void put_q2_k_block(const struct weights *w, int64_t row, int64_t col, ui
     store_u16(out + 82, f32_to_f16(w->min_scales[group]));
 }
 
+/* What follows d in a block of 32 weights of 4 or 5 bits. */
+static void put_block_32(const struct weights *w, const uint8_t codes[32], const float *min,
+                         uint8_t *out)
+{
+    if (min) {
+        store_u16(out, f32_to_f16(*min));
+        out += 2;
+    }
+    if (w->packing == PACKING_q5_0 || w->packing == PACKING_q5_1) {
+        uint32_t fifths = 0;
+        for (int i = 0; i < 32; i++)
+            fifths |= (uint32_t)(codes[i] >> 4) << i;
+        store_u32(out, fifths);
+        out += 4;
+    }
+    for (int i = 0; i < 16; i++)
+        out[i] = (uint8_t)((codes[i] & 15) | (codes[i + 16] & 15) << 4);
+}
+
 static void put_block(const struct weights *w, int64_t row, int64_t col, uint8_t *out)
 {
     const uint8_t *codes = w->codes + row * w->n_cols + col;
@@ -88,11 +111,12 @@ static void put_block(const struct weights *w, int64_t row, int64_t col, uint8_t
         return;
     }
     store_u16(out, d);
-    for (int i = 0; i < 32; i++)
-        if (w->packing == PACKING_q8_0)
+    if (w->packing == PACKING_q8_0) {
+        for (int i = 0; i < 32; i++)
             out[2 + i] = (uint8_t)(codes[i] - 128);
-        else if (i < 16)
-            out[2 + i] = (uint8_t)(codes[i] | codes[i + 16] << 4);
+        return;
+    }
+    put_block_32(w, codes, w->mins ? w->mins + row * w->n_groups + col / 32 : NULL, out + 2);
 }
 
 static void put_float(enum packing packing, float value, uint8_t *out)
@@ -166,7 +190,7 @@ static struct source make_source(struct check *c, enum format_id format, int gro
     if (f->is_ternary) {
         set_ternary_scales(c, &s.w, format, group ? group : n_cols);
         encode_ternary(c, &s, format, data);
-    } else if (format == FORMAT_IQ4_NL) {
+    } else if (format == FORMAT_TQ2_T) {
         fill_decoded(c, &s, data);
     } else if (s.w.floats) {
         for (int64_t i = 0; i < n_rows * n_cols; i++)
@@ -197,6 +221,8 @@ static void expect_row(const struct weights *from, int64_t from_row, int64_t col
         if (scale != 0)
             to->scales[row * to->n_groups + i / group] = scale;
     }
+    for (int64_t i = 0; to->mins && i < to->n_groups; i++)
+        to->mins[row * to->n_groups + i] = from->mins[from_row * from->n_groups + col0 / 32 + i];
     int64_t n_subs = to->subscales ? to->n_cols / to->sub_inputs : 0;
     for (int64_t i = 0; i < n_subs; i++) {
         int64_t at = (from_row * from->n_cols + col0) / from->sub_inputs + i;

@@ -15,7 +15,9 @@ int check_groups(enum packing packing, int groups[4])
     }
     bool is_k = packing == PACKING_q4_k || packing == PACKING_q5_k || packing == PACKING_q6_k ||
                 packing == PACKING_q2_k;
-    groups[0] = packing == PACKING_q4_0 || packing == PACKING_q8_0 ? 32 : is_k ? 256 : 0;
+    bool is_block = packing == PACKING_q4_0 || packing == PACKING_q8_0 || packing == PACKING_q4_1 ||
+                    packing == PACKING_q5_0 || packing == PACKING_q5_1 || packing == PACKING_iq4_nl;
+    groups[0] = is_block ? 32 : is_k ? 256 : 0;
     return 1;
 }
 
@@ -27,7 +29,11 @@ static int n_codes(enum packing packing)
     case PACKING_trits5: return 3;
     case PACKING_q2_k: return 4;
     case PACKING_q4_k:
+    case PACKING_q4_1:
+    case PACKING_iq4_nl:
     case PACKING_q4_0: return 16;
+    case PACKING_q5_0:
+    case PACKING_q5_1:
     case PACKING_q5_k: return 32;
     case PACKING_q8_0: return 256;
     default: return 64;
@@ -39,16 +45,25 @@ static bool has_min(enum packing packing)
     return packing == PACKING_q4_k || packing == PACKING_q5_k || packing == PACKING_q2_k;
 }
 
+static bool has_own_min(enum packing packing)
+{
+    return packing == PACKING_q4_1 || packing == PACKING_q5_1;
+}
+
+/* Of value 0; of iq4_nl, which has none, the code of a row beyond the last. */
 static int zero_code(enum packing packing)
 {
-    if (has_min(packing))
+    if (has_min(packing) || has_own_min(packing))
         return 0;
     return packing == PACKING_trits4 || packing == PACKING_trits5 ? 1 : n_codes(packing) / 2;
 }
 
 int weights_value(const struct weights *w, int64_t row, int64_t col)
 {
-    return w->codes[row * w->n_cols + col] - zero_code(w->packing);
+    static const int of_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                   1,    13,   25,  38,  53,  69,  89,  113};
+    int code = w->codes[row * w->n_cols + col];
+    return w->packing == PACKING_iq4_nl ? of_iq4[code] : code - zero_code(w->packing);
 }
 
 static uint8_t random_code(struct check *c, enum packing packing, enum fill fill)
@@ -58,7 +73,7 @@ static uint8_t random_code(struct check *c, enum packing packing, enum fill fill
     case FILL_ZERO: return (uint8_t)zero;
     case FILL_MIN: return 0;
     case FILL_MAX: return (uint8_t)(n_codes(packing) - 1);
-    case FILL_ONES: return (uint8_t)(zero + (has_min(packing) || check_below(c, 2) ? 1 : -1));
+    case FILL_ONES: return (uint8_t)(zero + (zero == 0 || check_below(c, 2) ? 1 : -1));
     default: return (uint8_t)check_below(c, n_codes(packing));
     }
 }
@@ -119,6 +134,9 @@ struct weights check_weights(struct check *c, enum packing packing, int group, i
     }
     if (packing == PACKING_q6_k || has_min(packing))
         set_subscales(c, &w, fill);
+    w.mins = has_own_min(packing) ? check_memory(c, n_scales, sizeof *w.mins) : NULL;
+    for (size_t i = 0; w.mins && i < n_scales; i++)
+        w.mins[i] = f16_to_f32(f32_to_f16(check_float(c, FILL_RANDOM)));
     return w;
 }
 
@@ -147,6 +165,8 @@ static uint8_t step_byte(const struct weights *w, int64_t row, int64_t col, int6
             trits[f] = (uint8_t)code_at(w, row, col + 4 * f, end);
         return trits5_code(trits);
     case PACKING_q4_k:
+    case PACKING_q4_1:
+    case PACKING_iq4_nl:
     case PACKING_q4_0:
         return (uint8_t)(code_at(w, row, col, end) | code_at(w, row, col + 4, end) << 4);
     default: return (uint8_t)code_at(w, row, col, end);
@@ -166,8 +186,14 @@ static void put_q6_k(const struct weights *w, int64_t row, int64_t col, int64_t 
         out[128] |= (uint8_t)(code[f] >> 4 << 2 * f);
 }
 
-/* q5_k: five bytes 64 apart for 32 inputs. */
-static void put_q5_k(const struct weights *w, int64_t row, int64_t col, int64_t end, uint8_t *out)
+static bool is_five_bits(enum packing packing)
+{
+    return packing == PACKING_q5_k || packing == PACKING_q5_0 || packing == PACKING_q5_1;
+}
+
+/* Five bytes 64 apart for 32 inputs. */
+static void put_five_bits(const struct weights *w, int64_t row, int64_t col, int64_t end,
+                          uint8_t *out)
 {
     out[256] = 0;
     for (int f = 0; f < 8; f++) {
@@ -187,13 +213,13 @@ static uint8_t *put_steps(const struct weights *w, int64_t row0, int64_t col0, i
             for (int j = 0; j < 4; j++)
                 if (w->packing == PACKING_q6_k)
                     put_q6_k(w, row0 + r, col + j, col1, out + 4 * r + j);
-                else if (w->packing == PACKING_q5_k)
-                    put_q5_k(w, row0 + r, col + j, col1, out + 4 * r + j);
+                else if (is_five_bits(w->packing))
+                    put_five_bits(w, row0 + r, col + j, col1, out + 4 * r + j);
                 else
                     out[4 * r + j] = step_byte(w, row0 + r, col + j, col1);
-        out += w->packing == PACKING_q6_k   ? 3 * STEP_BYTES
-               : w->packing == PACKING_q5_k ? 5 * STEP_BYTES
-                                            : STEP_BYTES;
+        out += w->packing == PACKING_q6_k ? 3 * STEP_BYTES
+               : is_five_bits(w->packing) ? 5 * STEP_BYTES
+                                          : STEP_BYTES;
     }
     return out;
 }
@@ -233,9 +259,13 @@ static uint8_t *put_header(const struct weights *w, int64_t row0, int64_t col0, 
     int header = packed_unit_header(w->packing, w->group);
     memset(out, 0, (size_t)header);
     for (int64_t col = col0; col < col1; col += w->group)
-        for (int r = 0; r < TILE_ROWS && row0 + r < w->n_rows; r++)
-            store_u16(out + 32 * ((col - col0) / w->group) + 2 * r,
-                      f32_to_f16(w->scales[(row0 + r) * w->n_groups + col / w->group]));
+        for (int r = 0; r < TILE_ROWS && row0 + r < w->n_rows; r++) {
+            int64_t at = (row0 + r) * w->n_groups + col / w->group;
+            uint8_t *to = out + 32 * ((col - col0) / w->group) + 2 * r;
+            store_u16(to, f32_to_f16(w->scales[at]));
+            if (w->mins)
+                store_u16(to + 64, f32_to_f16(w->mins[at]));
+        }
     if (w->submins)
         put_mins(w, row0, col0, out);
     if (w->packing == PACKING_q6_k)

@@ -66,10 +66,8 @@ static void fill_tile(const struct packed *w, uint8_t *tile, uint64_t bytes)
     int unit_inputs = packed_unit_inputs(w->packing, w->group);
     int header = packed_unit_header(w->packing, w->group);
     uint64_t unit_bytes =
-        (uint64_t)header + (uint64_t)(unit_inputs / packed_step_inputs(w->packing)) *
-                               (w->packing == PACKING_q6_k   ? 192
-                                : w->packing == PACKING_q5_k ? 320
-                                                             : 64);
+        (uint64_t)header +
+        (uint64_t)(unit_inputs / packed_step_inputs(w->packing) * packed_step_bytes(w->packing));
     bool is_bf16 = w->packing == PACKING_bf16;
     bool is_k =
         w->packing == PACKING_q6_k || has_min(w->packing); /* other scales are whole bytes */
@@ -203,17 +201,27 @@ static void assert_same(const struct output *a, const struct output *b, const st
                  (int)trial->job.w.n_cols, trial->job.n_tokens);
 }
 
-/* One of the two f16 scales in all units becomes 0. */
-static void clear_scales(const struct packed *w, int half)
+/* Whether a weight is a product and a minimum. */
+static bool has_two_parts(enum packing packing)
 {
-    uint64_t unit_bytes = packed_tile_bytes(w->packing, w->group, 256);
-    uint64_t bytes = packed_bytes(w->packing, w->group, w->n_rows, w->n_cols);
-    for (uint64_t at = 0; at < bytes; at += unit_bytes)
-        memset(w->data + at + 32 * half, 0, 32);
+    return has_min(packing) || packing == PACKING_q4_1 || packing == PACKING_q5_1;
 }
 
-/* Weights as exact floats: where minimums make them a difference, part 0 is what is less the
- * minimum, part 1 the minimum, negative. */
+/* The f16 scales (part 0) or minimums (part 1) of all units become 0. */
+static void clear_part(const struct packed *w, int part)
+{
+    uint64_t unit_bytes =
+        packed_tile_bytes(w->packing, w->group, packed_unit_inputs(w->packing, w->group));
+    uint64_t tile_bytes = packed_tile_bytes(w->packing, w->group, w->n_cols);
+    uint64_t bytes = packed_bytes(w->packing, w->group, w->n_rows, w->n_cols);
+    size_t part_bytes = has_min(w->packing) ? 32 : 64;
+    for (uint64_t tile = 0; tile < bytes; tile += tile_bytes)
+        for (uint64_t at = 0; at < tile_bytes; at += unit_bytes)
+            memset(w->data + tile + at + part_bytes * (size_t)part, 0, part_bytes);
+}
+
+/* Weights as exact floats: where they have minimums, part 0 is the product, part 1 what the minimum
+ * adds. */
 static float *decode_part(const struct packed *w, int part)
 {
     uint64_t bytes = packed_bytes(w->packing, w->group, w->n_rows, w->n_cols);
@@ -221,8 +229,8 @@ static float *decode_part(const struct packed *w, int part)
     struct packed copy = *w;
     copy.data = get(bytes);
     memcpy(copy.data, w->data, bytes);
-    if (has_min(w->packing))
-        clear_scales(&copy, 1 - part);
+    if (has_two_parts(w->packing))
+        clear_part(&copy, 1 - part);
     packed_decode(&copy, 0, w->n_rows, values);
     free(copy.data);
     return values;
@@ -257,7 +265,7 @@ static void check_float64(const struct trial *trial, const struct output *o)
     int n_cols = (int)a->n_cols;
     struct packing_needs needs = packing_needs(m->w.packing, m->w.group);
     int group = needs.is_float ? 1 : needs.act_group ? needs.act_group : n_cols;
-    int n_parts = has_min(m->w.packing) ? 2 : 1;
+    int n_parts = has_two_parts(m->w.packing) ? 2 : 1;
     float *parts[2] = {decode_part(&m->w, 0), decode_part(&m->w, n_parts - 1)};
     for (int t = 0; t < m->n_tokens; t++)
         for (int r = 0; r < (int)m->out_stride; r++) {
@@ -281,7 +289,7 @@ static void check_float64(const struct trial *trial, const struct output *o)
 
 static bool is_shape(enum packing packing, int group, int n_cols)
 {
-    if (packing == PACKING_q4_0 || packing == PACKING_q8_0)
+    if (packing_group(packing) == 32)
         return group == 32 && n_cols % 32 == 0;
     if (packing == PACKING_q6_k || has_min(packing))
         return group == 256 && n_cols % 256 == 0;

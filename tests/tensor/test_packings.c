@@ -226,6 +226,10 @@ static void test_parts_of_matrices(void **state)
     check_parts(FORMAT_Q4_K, SCALES_SAME, PACKING_q4_k, 0);
     check_parts(FORMAT_Q5_K, SCALES_SAME, PACKING_q5_k, 0);
     check_parts(FORMAT_Q2_K, SCALES_SAME, PACKING_q2_k, 0);
+    check_parts(FORMAT_Q4_1, SCALES_SAME, PACKING_q4_1, 0);
+    check_parts(FORMAT_Q5_0, SCALES_SAME, PACKING_q5_0, 0);
+    check_parts(FORMAT_Q5_1, SCALES_SAME, PACKING_q5_1, 0);
+    check_parts(FORMAT_IQ4_NL, SCALES_SAME, PACKING_iq4_nl, 0);
     check_parts(FORMAT_Q4_K, SCALES_SAME, PACKING_f32, 0);
     check_parts(FORMAT_TQ1_0, SCALES_SAME, PACKING_f32, 0);
 }
@@ -401,11 +405,12 @@ static void test_other_formats_map_by_their_type(void **state)
         enum format_id id;
         enum packing packing;
     } known[] = {
-        {FORMAT_F32, PACKING_f32},   {FORMAT_F16, PACKING_f16},    {FORMAT_BF16, PACKING_bf16},
-        {FORMAT_Q4_0, PACKING_q4_0}, {FORMAT_Q8_0, PACKING_q8_0},  {FORMAT_Q6_K, PACKING_q6_k},
-        {FORMAT_Q4_K, PACKING_q4_k}, {FORMAT_Q5_K, PACKING_q5_k},  {FORMAT_Q2_K, PACKING_q2_k},
-        {FORMAT_Q3_K, PACKING_none}, {FORMAT_IQ4_NL, PACKING_none}};
-    for (int i = 0; i < 11; i++) {
+        {FORMAT_F32, PACKING_f32},   {FORMAT_F16, PACKING_f16},      {FORMAT_BF16, PACKING_bf16},
+        {FORMAT_Q4_0, PACKING_q4_0}, {FORMAT_Q8_0, PACKING_q8_0},    {FORMAT_Q6_K, PACKING_q6_k},
+        {FORMAT_Q4_K, PACKING_q4_k}, {FORMAT_Q5_K, PACKING_q5_k},    {FORMAT_Q2_K, PACKING_q2_k},
+        {FORMAT_Q4_1, PACKING_q4_1}, {FORMAT_Q5_0, PACKING_q5_0},    {FORMAT_Q5_1, PACKING_q5_1},
+        {FORMAT_Q3_K, PACKING_none}, {FORMAT_IQ4_NL, PACKING_iq4_nl}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         struct packing_choice choice = packing_of_format(known[i].id);
         assert_int_equal(choice.packing, known[i].packing);
         assert_false(choice.has_code3);
@@ -474,6 +479,15 @@ static void test_packings_are_as_small_as_they_say(void **state)
     for (int n_cols = 1024; n_cols <= 20480; n_cols += 64) {
         check_block_sizes(PACKING_q4_0, FORMAT_Q4_0, n_cols);
         check_block_sizes(PACKING_q8_0, FORMAT_Q8_0, n_cols);
+        check_block_sizes(PACKING_iq4_nl, FORMAT_IQ4_NL, n_cols);
+    }
+    for (int n_cols = 64; n_cols <= 20480; n_cols += 64) { /* every bit of the file, no more */
+        assert_int_equal(packed_bytes(PACKING_q4_1, 0, 64, n_cols),
+                         file_bytes(FORMAT_Q4_1, 64, n_cols));
+        assert_int_equal(packed_bytes(PACKING_q5_0, 0, 64, n_cols),
+                         file_bytes(FORMAT_Q5_0, 64, n_cols));
+        assert_int_equal(packed_bytes(PACKING_q5_1, 0, 64, n_cols),
+                         file_bytes(FORMAT_Q5_1, 64, n_cols));
     }
     for (int n_cols = 512; n_cols <= 20480; n_cols += n_cols < 2048 ? 512 : 256)
         check_block_sizes(PACKING_q6_k, FORMAT_Q6_K, n_cols);
@@ -505,8 +519,10 @@ static void test_needs_follow_the_scales(void **state)
                  {PACKING_q6_k, 0, false, 256, 16},   {PACKING_q4_k, 0, false, 256, 32},
                  {PACKING_q5_k, 0, false, 256, 32},   {PACKING_q2_k, 0, false, 256, 16},
                  {PACKING_f16, 0, true, 0, 0},        {PACKING_bf16, 0, true, 0, 0},
+                 {PACKING_q4_1, 0, false, 32, 32},    {PACKING_q5_0, 0, false, 32, 32},
+                 {PACKING_q5_1, 0, false, 32, 32},    {PACKING_iq4_nl, 0, false, 32, 32},
                  {PACKING_f32, 0, true, 0, 0}};
-    for (int i = 0; i < 13; i++) {
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         struct packing_needs needs = packing_needs(known[i].packing, known[i].group);
         assert_int_equal(needs.is_float, known[i].is_float);
         assert_int_equal(needs.act_group, known[i].act_group);

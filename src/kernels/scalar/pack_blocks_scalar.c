@@ -1,4 +1,4 @@
-/* Q4_0, Q8_0, Q2_K, Q4_K, Q5_K and Q6_K without loss: the same codes and scales in another order. */
+/* Q4_0 to Q8_0, IQ4_NL, Q2_K, Q4_K, Q5_K and Q6_K without loss: the same codes and scales in another order. */
 #include <string.h>
 
 #include "base/reader.h"
@@ -37,20 +37,70 @@ static void put_half(uint8_t *halves, int group, int r, const uint8_t *half)
         store_u16(halves + 2 * (group * TILE_ROWS + r), load_u16(half));
 }
 
-static int q4_0_code(const uint8_t *block, int i)
+/* The low four bits of 32 codes to four steps; returns the step behind them. */
+static uint8_t *put_nibbles(const int code[32], int r, uint8_t *steps)
 {
-    return block[2 + i % 16] >> (i < 16 ? 0 : 4) & 15;
+    for (int i = 0; i < 32; i += 8, steps += STEP_BYTES)
+        for (int j = i; j < i + 4; j++)
+            steps[4 * r + j % 4] = (uint8_t)((code[j] & 15) | (code[j + 4] & 15) << 4);
+    return steps;
+}
+
+/* The fifth bits. */
+static uint8_t *put_fifths(const int code[32], int r, uint8_t *step)
+{
+    for (int j = 0; j < 4; j++) {
+        int bits = 0;
+        for (int quad = 0; quad < 8; quad++)
+            bits |= code[4 * quad + j] >> 4 << quad;
+        step[4 * r + j] = (uint8_t)bits;
+    }
+    return step + STEP_BYTES;
+}
+
+/* Code i of a block of 32: behind d and a minimum, if it has one, 4 bytes of fifth bits, if it has
+ * them, and nibbles. */
+static int code_of_32(const uint8_t *block, bool has_min, bool has_fifth, int i)
+{
+    const uint8_t *fifths = block + 2 + 2 * has_min, *nibbles = fifths + 4 * has_fifth;
+    int low = nibbles[i % 16] >> (i < 16 ? 0 : 4) & 15;
+    return has_fifth ? low | (fifths[i / 8] >> i % 8 & 1) << 4 : low;
+}
+
+/* zero: the code of a row of zeros. */
+static void put_32(const uint8_t *block, int group, int r, uint8_t *unit, bool has_min,
+                   bool has_fifth, int zero)
+{
+    uint8_t *steps = unit + 64 + 64 * has_min + group * (4 + has_fifth) * STEP_BYTES;
+    int code[32];
+    put_half(unit, group, r, block);
+    if (has_min)
+        put_half(unit + 64, group, r, block ? block + 2 : NULL);
+    for (int i = 0; i < 32; i++)
+        code[i] = block ? code_of_32(block, has_min, has_fifth, i) : zero;
+    steps = put_nibbles(code, r, steps);
+    if (has_fifth)
+        put_fifths(code, r, steps);
 }
 
 static void put_q4_0(const uint8_t *block, int group, int r, uint8_t *unit)
 {
-    uint8_t *steps = unit + 64 + group * 4 * STEP_BYTES;
-    put_half(unit, group, r, block);
-    for (int i = 0; i < 32; i += 8)
-        for (int j = 0; j < 4; j++) {
-            int code = block ? q4_0_code(block, i + j) | q4_0_code(block, i + 4 + j) << 4 : 0x88;
-            steps[i / 8 * STEP_BYTES + 4 * r + j] = (uint8_t)code;
-        }
+    put_32(block, group, r, unit, false, false, 8);
+}
+
+static void put_q4_1(const uint8_t *block, int group, int r, uint8_t *unit)
+{
+    put_32(block, group, r, unit, true, false, 0);
+}
+
+static void put_q5_0(const uint8_t *block, int group, int r, uint8_t *unit)
+{
+    put_32(block, group, r, unit, false, true, 16);
+}
+
+static void put_q5_1(const uint8_t *block, int group, int r, uint8_t *unit)
+{
+    put_32(block, group, r, unit, true, true, 0);
 }
 
 static void put_q8_0(const uint8_t *block, int group, int r, uint8_t *unit)
@@ -109,14 +159,6 @@ static void put_k_header(const uint8_t *block, int r, uint8_t *unit)
         unit[PACKED_K_LINES_AT + i / 4 * STEP_BYTES + 4 * r + i % 4] = block[4 + i];
 }
 
-static uint8_t *put_k_nibbles(const int code[32], int r, uint8_t *steps)
-{
-    for (int i = 0; i < 32; i += 8, steps += STEP_BYTES)
-        for (int j = i; j < i + 4; j++)
-            steps[4 * r + j % 4] = (uint8_t)((code[j] & 15) | (code[j + 4] & 15) << 4);
-    return steps;
-}
-
 static void put_q4_k(const uint8_t *block, int group, int r, uint8_t *unit)
 {
     (void)group;
@@ -126,7 +168,7 @@ static void put_q4_k(const uint8_t *block, int group, int r, uint8_t *unit)
         int code[32];
         for (int i = 0; i < 32; i++)
             code[i] = q45_k_code(block ? block + 16 : NULL, NULL, first + i);
-        steps = put_k_nibbles(code, r, steps);
+        steps = put_nibbles(code, r, steps);
     }
 }
 
@@ -135,17 +177,11 @@ static void put_q5_k(const uint8_t *block, int group, int r, uint8_t *unit)
     (void)group;
     uint8_t *steps = unit + packed_unit_header(PACKING_q5_k, 256);
     put_k_header(block, r, unit);
-    for (int first = 0; first < 256; first += 32, steps += STEP_BYTES) {
+    for (int first = 0; first < 256; first += 32) {
         int code[32];
         for (int i = 0; i < 32; i++)
             code[i] = q45_k_code(block ? block + 48 : NULL, block ? block + 16 : NULL, first + i);
-        steps = put_k_nibbles(code, r, steps);
-        for (int j = 0; j < 4; j++) {
-            int bits = 0;
-            for (int quad = 0; quad < 8; quad++)
-                bits |= code[4 * quad + j] >> 4 << quad;
-            steps[4 * r + j] = (uint8_t)bits;
-        }
+        steps = put_fifths(code, r, put_nibbles(code, r, steps));
     }
 }
 
@@ -172,6 +208,21 @@ static void put_q2_k(const uint8_t *block, int group, int r, uint8_t *unit)
 void pack_q4_0_scalar(const union job *job, int begin, int end)
 {
     pack_blocks(&job->pack, begin, end, 32, put_q4_0);
+}
+
+void pack_q4_1_scalar(const union job *job, int begin, int end)
+{
+    pack_blocks(&job->pack, begin, end, 32, put_q4_1);
+}
+
+void pack_q5_0_scalar(const union job *job, int begin, int end)
+{
+    pack_blocks(&job->pack, begin, end, 32, put_q5_0);
+}
+
+void pack_q5_1_scalar(const union job *job, int begin, int end)
+{
+    pack_blocks(&job->pack, begin, end, 32, put_q5_1);
 }
 
 void pack_q8_0_scalar(const union job *job, int begin, int end)

@@ -1,56 +1,70 @@
-/* matmul of q4_0 and q8_0: one field of 4 or 8 bits apart they are the same, groups of 32 with f16
- * scales. */
+/* matmul of packings with a scale for each block of 32: q4_0, q4_1, q5_0, q5_1, q8_0, iq4_nl. */
 #include "kernels/x86/matmul_fields_avx512.h"
 
-enum { Q4_BITS = 4, Q4_ZERO = 8, Q8_BITS = 8, Q8_ZERO = 128 };
+static const struct fields fields_q4_0 = {.group = 32, .bits = 4, .zero = 8};
+static const struct fields fields_q4_1 = {.group = 32, .bits = 4, .has_min = true};
+static const struct fields fields_q5_0 = {.group = 32, .bits = 4, .zero = 16, .has_fifth = true};
+static const struct fields fields_q5_1 = {
+    .group = 32, .bits = 4, .has_fifth = true, .has_min = true};
+static const struct fields fields_q8_0 = {.group = 32, .bits = 8, .zero = 128};
+static const struct fields fields_iq4_nl = {.group = 32, .bits = 4, .zero = 127, .is_iq4 = true};
 
-FEW_RUN(q4, 1, fields_grouped_tile, Q4_BITS, Q4_ZERO, 1)
-FEW_RUN(q4, 2, fields_grouped_tile, Q4_BITS, Q4_ZERO, 2)
-FEW_RUN(q4, 3, fields_grouped_tile, Q4_BITS, Q4_ZERO, 3)
-FEW_RUN(q4, 4, fields_grouped_tile, Q4_BITS, Q4_ZERO, 4)
-FEW_RUN(q8, 1, fields_grouped_tile, Q8_BITS, Q8_ZERO, 1)
-FEW_RUN(q8, 2, fields_grouped_tile, Q8_BITS, Q8_ZERO, 2)
-FEW_RUN(q8, 3, fields_grouped_tile, Q8_BITS, Q8_ZERO, 3)
-FEW_RUN(q8, 4, fields_grouped_tile, Q8_BITS, Q8_ZERO, 4)
+/* Scaled sums of a panel's activations. */
+static void look_at_sums(struct panel *p)
+{
+    const struct activations *a = &p->job->a;
+    for (int t = 0; t < p->job->n_tokens; t++) {
+        const int32_t *sum = a->sum + (int64_t)t * a->n_sums + p->col0 / 32;
+        const float *scale = a->scale + (int64_t)t * a->n_scales + p->col0 / 32;
+        float *low = (float *)(p->zero_sums + t * p->zero_stride);
+        for (int64_t g = 0; g < p->n / 32; g++)
+            low[g] = scale[g] * (float)sum[g];
+    }
+}
+
+INLINE void panel_grouped_min(const struct panel *p, int token, __m512i *state, const int n_tiles,
+                              const int n_tokens)
+{
+    panel_scaled(p, token, state, true, n_tiles, n_tokens);
+}
 
 PANEL_TABLE(panel_grouped, 4)
+PANEL_TABLE(panel_grouped_min, 4)
 
-static void unpack_q4(const struct panel *p, int64_t tile, int pitch, uint8_t *codes, float *scales,
-                      int16_t *sub_scales)
-{
-    (void)sub_scales;
-    fields_unpack(p->job, tile, p->col0, p->n, Q4_BITS, pitch, codes, scales);
-}
+#define OPS_PLAIN .run = panel_grouped_runs
+#define OPS_MIN   .has_min = true, .run = panel_grouped_min_runs, .look = look_at_sums
 
-static void unpack_q8(const struct panel *p, int64_t tile, int pitch, uint8_t *codes, float *scales,
-                      int16_t *sub_scales)
-{
-    (void)sub_scales;
-    fields_unpack(p->job, tile, p->col0, p->n, Q8_BITS, pitch, codes, scales);
-}
-
-#define BLOCK_OPS(zero_code, unpack_codes)                                                         \
+/* The kernel of a packing from its fields. */
+#define BLOCKS(name, ops)                                                                          \
+    FEW_RUN(name, 1, fields_grouped_tile, &fields_##name, 1)                                       \
+    FEW_RUN(name, 2, fields_grouped_tile, &fields_##name, 2)                                       \
+    FEW_RUN(name, 3, fields_grouped_tile, &fields_##name, 3)                                       \
+    FEW_RUN(name, 4, fields_grouped_tile, &fields_##name, 4)                                       \
+    static void unpack_##name(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,      \
+                              float *scales, int16_t *sub_scales)                                  \
     {                                                                                              \
-        .inputs = 512, .zero = zero_code, .group = 32, .sum_group = 32,                            \
-        .max_tokens = PANEL_TOKENS / 2, .run = panel_grouped_runs, .unpack = unpack_codes          \
+        (void)sub_scales;                                                                          \
+        fields_unpack(p, tile, &fields_##name, pitch, codes, scales);                              \
+    }                                                                                              \
+    void matmul_##name##_avx512(const union job *j, int begin, int end)                            \
+    {                                                                                              \
+        static few_tokens *const few[MAX_FEW] = {name##_1, name##_2, name##_3, name##_4};          \
+        const struct panel_ops panel = {.inputs = 512,                                             \
+                                        .zero = fields_##name.zero,                                \
+                                        .group = 32,                                               \
+                                        .sum_group = 32,                                           \
+                                        .max_tokens = PANEL_TOKENS / 2,                            \
+                                        .unpack = unpack_##name,                                   \
+                                        ops};                                                      \
+        if (j->matmul.n_tokens <= FEW_TOKENS)                                                      \
+            few_matmul(&j->matmul, few, begin, end);                                               \
+        else                                                                                       \
+            panel_matmul(&j->matmul, &panel, begin, end);                                          \
     }
 
-void matmul_q4_0_avx512(const union job *j, int begin, int end)
-{
-    static few_tokens *const few[MAX_FEW] = {q4_1, q4_2, q4_3, q4_4};
-    static const struct panel_ops ops = BLOCK_OPS(Q4_ZERO, unpack_q4);
-    if (j->matmul.n_tokens <= FEW_TOKENS)
-        few_matmul(&j->matmul, few, begin, end);
-    else
-        panel_matmul(&j->matmul, &ops, begin, end);
-}
-
-void matmul_q8_0_avx512(const union job *j, int begin, int end)
-{
-    static few_tokens *const few[MAX_FEW] = {q8_1, q8_2, q8_3, q8_4};
-    static const struct panel_ops ops = BLOCK_OPS(Q8_ZERO, unpack_q8);
-    if (j->matmul.n_tokens <= FEW_TOKENS)
-        few_matmul(&j->matmul, few, begin, end);
-    else
-        panel_matmul(&j->matmul, &ops, begin, end);
-}
+BLOCKS(q4_0, OPS_PLAIN)
+BLOCKS(q4_1, OPS_MIN)
+BLOCKS(q5_0, OPS_PLAIN)
+BLOCKS(q5_1, OPS_MIN)
+BLOCKS(q8_0, OPS_PLAIN)
+BLOCKS(iq4_nl, OPS_PLAIN)

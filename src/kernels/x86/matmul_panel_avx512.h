@@ -21,7 +21,8 @@ struct panel {
     float *scales;        /* (groups, 1 or with minimums 2, n_tiles, 16) */
     int16_t *sub_scales;  /* (groups, sub-scales of a group, n_tiles, 16 rows of a pair) */
     int32_t *zero_sums;   /* (n_tokens, zero_stride): -zero * sum of every group of
-                         activations; with minimums pairs of int16 sums, by look */
+                         activations; with minimums what look makes of the sums: pairs of
+                         int16, or floats */
     uint8_t *is_wide;     /* q6_k: (n_tokens, blocks of 256): see there */
     int64_t zero_stride, wide_stride;
 };
@@ -121,9 +122,10 @@ INLINE void panel_row(const struct panel *p, int token, __m512i *state, const in
     panel_store(state, n_tiles, n_tokens, acc);
 }
 
-/* One scale per group: the state is floats. */
-INLINE void panel_grouped(const struct panel *p, int token, __m512i *state, const int n_tiles,
-                          const int n_tokens)
+/* One scale per group: the state is floats. has_min: and a minimum, and instead of zero sums the
+ * scaled sums of activations. */
+INLINE void panel_scaled(const struct panel *p, int token, __m512i *state, const bool has_min,
+                         const int n_tiles, const int n_tokens)
 {
     const struct activations *a = &p->job->a;
     struct token_rows rows = token_rows(p, token, 0, n_tokens);
@@ -139,7 +141,7 @@ INLINE void panel_grouped(const struct panel *p, int token, __m512i *state, cons
         for (int t = 0; t < n_tokens; t++) {
             UNROLL
             for (int k = 0; k < n_tiles; k++)
-                acc[t][k] = _mm512_set1_epi32(zero[t * p->zero_stride + g]);
+                acc[t][k] = _mm512_set1_epi32(has_min ? 0 : zero[t * p->zero_stride + g]);
         }
         for (int i = 0; i < p->group; i += 16, codes += 4 * n_tiles * STEP_BYTES)
             panel_quads(codes, &rows, n_tiles, n_tokens, acc);
@@ -151,10 +153,22 @@ INLINE void panel_grouped(const struct panel *p, int token, __m512i *state, cons
                 __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(scales + k * TILE_ROWS), x);
                 y[t][k] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[t][k]), scale, y[t][k]);
             }
+            x = _mm512_castsi512_ps(_mm512_set1_epi32(zero[t * p->zero_stride + g]));
+            UNROLL
+            for (int k = 0; k < n_tiles * has_min; k++) {
+                __m512 min = _mm512_loadu_ps(scales + (n_tiles + k) * TILE_ROWS);
+                y[t][k] = _mm512_fmadd_ps(min, x, y[t][k]);
+            }
         }
-        scales += n_tiles * TILE_ROWS;
+        scales += (1 + has_min) * n_tiles * TILE_ROWS;
     }
     panel_store(state, n_tiles, n_tokens, (__m512i(*)[PANEL_TILES])y);
+}
+
+INLINE void panel_grouped(const struct panel *p, int token, __m512i *state, const int n_tiles,
+                          const int n_tokens)
+{
+    panel_scaled(p, token, state, false, n_tiles, n_tokens);
 }
 
 /* A table of one template's runs: up to 4 or 8 tokens, by [n_tiles - 1][n_tokens - 1]. */

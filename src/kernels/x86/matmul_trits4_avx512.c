@@ -1,5 +1,7 @@
 #include "kernels/x86/matmul_fields_avx512.h"
 
+static const struct fields fields = {.bits = 2, .zero = 1};
+
 /* One tile with one scale per row. Two steps at once for one token: each of four accumulators could
  * take one multiply-add in 5 cycles only. */
 INLINE void row_tile(const struct matmul_job *job, int64_t tile, int token, const int n_tokens)
@@ -10,6 +12,7 @@ INLINE void row_tile(const struct matmul_job *job, int64_t tile, int token, cons
     int64_t left = (job->w.n_cols + 15) / 16;
     struct fetch fetch = fetch_behind(job, tile, token);
     __m512i total[MAX_FEW], acc[MAX_FEW][4], odd[MAX_FEW][4], sum[MAX_FEW];
+    __m512i none = _mm512_setzero_si512();
     UNROLL
     for (int t = 0; t < n_tokens; t++)
         total[t] = _mm512_set1_epi32(-job->a.sum[(token + t) * (int64_t)job->a.n_sums]);
@@ -22,20 +25,20 @@ INLINE void row_tile(const struct matmul_job *job, int64_t tile, int token, cons
             int64_t end = s + FETCH_STEPS < n ? s + FETCH_STEPS : n;
             fetch_lines(&fetch, FETCH_STEPS);
             for (; n_tokens == 1 && s + 2 <= end; s += 2, w += 2 * STEP_BYTES, q += 32) {
-                fields_step(w, q, stride, 2, n_tokens, acc);
-                fields_step(w + STEP_BYTES, q + 16, stride, 2, n_tokens, odd);
+                fields_step(&fields, w, 0, none, q, stride, n_tokens, acc);
+                fields_step(&fields, w + STEP_BYTES, 0, none, q + 16, stride, n_tokens, odd);
             }
             for (; s < end; s++, w += STEP_BYTES, q += 16) {
                 fetch_ahead(w, n_tokens);
-                fields_step(w, q, stride, 2, n_tokens, acc);
+                fields_step(&fields, w, 0, none, q, stride, n_tokens, acc);
             }
         }
-        fields_join(2, n_tokens, acc, sum);
+        fields_join(&fields, n_tokens, acc, sum);
         UNROLL
         for (int t = 0; t < n_tokens; t++)
             total[t] = _mm512_add_epi32(total[t], sum[t]);
         if (n_tokens == 1) {
-            fields_join(2, n_tokens, odd, sum);
+            fields_join(&fields, n_tokens, odd, sum);
             total[0] = _mm512_add_epi32(total[0], sum[0]);
         }
     }
@@ -48,10 +51,10 @@ FEW_RUN(row, 1, row_tile, 1)
 FEW_RUN(row, 2, row_tile, 2)
 FEW_RUN(row, 3, row_tile, 3)
 FEW_RUN(row, 4, row_tile, 4)
-FEW_RUN(grouped, 1, fields_grouped_tile, 2, 1, 1)
-FEW_RUN(grouped, 2, fields_grouped_tile, 2, 1, 2)
-FEW_RUN(grouped, 3, fields_grouped_tile, 2, 1, 3)
-FEW_RUN(grouped, 4, fields_grouped_tile, 2, 1, 4)
+FEW_RUN(grouped, 1, fields_grouped_tile, &fields, 1)
+FEW_RUN(grouped, 2, fields_grouped_tile, &fields, 2)
+FEW_RUN(grouped, 3, fields_grouped_tile, &fields, 3)
+FEW_RUN(grouped, 4, fields_grouped_tile, &fields, 4)
 
 PANEL_TABLE(panel_row, 8)
 PANEL_TABLE(panel_grouped, 4)
@@ -60,7 +63,7 @@ static void unpack(const struct panel *p, int64_t tile, int pitch, uint8_t *code
                    int16_t *sub_scales)
 {
     (void)sub_scales;
-    fields_unpack(p->job, tile, p->col0, p->n, 2, pitch, codes, scales);
+    fields_unpack(p, tile, &fields, pitch, codes, scales);
 }
 
 void matmul_trits4_avx512(const union job *j, int begin, int end)

@@ -1,4 +1,4 @@
-/* Q4_0, Q8_0, Q2_K, Q4_K, Q5_K and Q6_K: codes of 64 inputs of 16 rows, a byte each, are transposed to quads, which
+/* Q4_0 to Q8_0, IQ4_NL, Q2_K, Q4_K, Q5_K and Q6_K: codes of 64 inputs of 16 rows, a byte each, are transposed to quads, which
  * then join to steps. */
 #include <string.h>
 
@@ -22,31 +22,41 @@ static struct block_rows begin_rows(const struct pack_job *job, int64_t row, con
     return rows;
 }
 
-/* Codes of one block of 32. */
-typedef __m256i block_codes(const uint8_t *block);
+/* A format of blocks of 32: d, a minimum, 4 bytes of fifth bits, codes. */
+struct block_32 {
+    int bits; /* 4, 5 or 8 */
+    bool has_min;
+    uint8_t zero[34]; /* a block of zeros */
+};
 
-static inline __m256i q4_0_codes(const uint8_t *block)
+static inline __m256i codes_of_32(const struct block_32 *f, const uint8_t *block)
 {
-    __m128i bytes = _mm_loadu_si128((const __m128i *)(block + 2));
+    const uint8_t *codes = block + 2 + 2 * f->has_min + 4 * (f->bits == 5);
+    if (f->bits == 8)
+        return _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)codes),
+                                _mm256_set1_epi8((char)128));
+    __m128i bytes = _mm_loadu_si128((const __m128i *)codes);
     __m256i both = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
-    return _mm256_and_si256(both, _mm256_set1_epi8(15));
-}
-
-static inline __m256i q8_0_codes(const uint8_t *block)
-{
-    __m256i bytes = _mm256_loadu_si256((const __m256i *)(block + 2));
-    return _mm256_xor_si256(bytes, _mm256_set1_epi8((char)128));
+    both = _mm256_and_si256(both, _mm256_set1_epi8(15));
+    if (f->bits == 4)
+        return both;
+    uint32_t fifths;
+    memcpy(&fifths, codes - 4, sizeof fifths);
+    return _mm256_mask_add_epi8(both, fifths, both, _mm256_set1_epi8(16));
 }
 
 /* The next n (1 or 2) blocks of all rows: scales to the header, codes to quads. */
-static inline void take_blocks(struct block_rows *rows, int n, block_codes *codes_of,
+static inline void take_blocks(struct block_rows *rows, int n, const struct block_32 *f,
                                uint8_t *header, __m512i quad[16])
 {
     uint8_t codes[TILE_ROWS * 64] __attribute__((aligned(64)));
     for (int r = 0; r < TILE_ROWS; r++)
         for (int k = 0; k < n; k++) {
-            memcpy(header + 2 * (k * TILE_ROWS + r), rows->block[r], 2);
-            _mm256_store_si256((__m256i *)(codes + 64 * r + 32 * k), codes_of(rows->block[r]));
+            const uint8_t *block = rows->block[r];
+            memcpy(header + 2 * (k * TILE_ROWS + r), block, 2);
+            if (f->has_min)
+                memcpy(header + 64 + 2 * (k * TILE_ROWS + r), block + 2, 2);
+            _mm256_store_si256((__m256i *)(codes + 64 * r + 32 * k), codes_of_32(f, block));
             rows->block[r] += rows->bytes[r];
         }
     if (n == 1)
@@ -55,43 +65,65 @@ static inline void take_blocks(struct block_rows *rows, int n, block_codes *code
     transpose_16x16(codes, 64, quad);
 }
 
-void pack_q4_0_avx512(const union job *job, int begin, int end)
+static inline __m512i masked(__m512i a, int mask)
 {
-    uint8_t zero[18] = {0};
-    memset(zero + 2, 0x88, 16);
+    return _mm512_and_si512(a, _mm512_set1_epi8((char)mask));
+}
+
+/* 32 inputs: four steps of nibbles, and one of fifth bits if there are any. */
+static inline uint8_t *put_small_codes(const __m512i quad[8], bool has_fifth, uint8_t *to)
+{
+    for (int k = 0; k < 4; k++, to += STEP_BYTES)
+        _mm512_storeu_si512(to, _mm512_or_si512(masked(quad[2 * k], 15),
+                                                _mm512_slli_epi16(masked(quad[2 * k + 1], 15), 4)));
+    if (!has_fifth)
+        return to;
+    __m512i bits = _mm512_setzero_si512();
+    for (int k = 0; k < 8; k++)
+        bits =
+            _mm512_or_si512(bits, _mm512_slli_epi16(_mm512_srli_epi16(masked(quad[k], 16), 4), k));
+    _mm512_storeu_si512(to, bits);
+    return to + STEP_BYTES;
+}
+
+static uint8_t *put_bytes(const __m512i quad[8], uint8_t *to)
+{
+    for (int k = 0; k < 8; k++, to += STEP_BYTES)
+        _mm512_storeu_si512(to, quad[k]);
+    return to;
+}
+
+static inline void pack_32(const struct pack_job *job, int begin, int end, const struct block_32 *f)
+{
+    const int header_bytes = 64 + 64 * f->has_min;
     for (int64_t row = begin; row < end; row += TILE_ROWS) {
-        struct block_rows rows = begin_rows(&job->pack, row, zero);
-        uint8_t *to = pack_tile(&job->pack, row);
-        for (int64_t col = 0; col < job->pack.w.n_cols; col += 64) {
+        struct block_rows rows = begin_rows(job, row, f->zero);
+        uint8_t *to = pack_tile(job, row);
+        for (int64_t col = 0; col < job->w.n_cols; col += 64) {
             __m512i quad[16];
-            int n = col + 32 < job->pack.w.n_cols ? 2 : 1;
-            memset(to, 0, 64);
-            take_blocks(&rows, n, q4_0_codes, to, quad);
-            to += 64;
-            for (int k = 0; k < 4 * n; k++, to += STEP_BYTES)
-                _mm512_storeu_si512(
-                    to, _mm512_or_si512(quad[2 * k], _mm512_slli_epi32(quad[2 * k + 1], 4)));
+            int n = col + 32 < job->w.n_cols ? 2 : 1;
+            memset(to, 0, (size_t)header_bytes);
+            take_blocks(&rows, n, f, to, quad);
+            to += header_bytes;
+            for (int k = 0; k < n; k++)
+                to = f->bits == 8 ? put_bytes(quad + 8 * k, to)
+                                  : put_small_codes(quad + 8 * k, f->bits == 5, to);
         }
     }
 }
 
-void pack_q8_0_avx512(const union job *job, int begin, int end)
-{
-    const uint8_t zero[34] = {0};
-    for (int64_t row = begin; row < end; row += TILE_ROWS) {
-        struct block_rows rows = begin_rows(&job->pack, row, zero);
-        uint8_t *to = pack_tile(&job->pack, row);
-        for (int64_t col = 0; col < job->pack.w.n_cols; col += 64) {
-            __m512i quad[16];
-            int n = col + 32 < job->pack.w.n_cols ? 2 : 1;
-            memset(to, 0, 64);
-            take_blocks(&rows, n, q8_0_codes, to, quad);
-            to += 64;
-            for (int k = 0; k < 8 * n; k++, to += STEP_BYTES)
-                _mm512_storeu_si512(to, quad[k]);
-        }
+#define PACK_32(name, ...)                                                                         \
+    void pack_##name##_avx512(const union job *job, int begin, int end)                            \
+    {                                                                                              \
+        static const struct block_32 format = {__VA_ARGS__};                                       \
+        pack_32(&job->pack, begin, end, &format);                                                  \
     }
-}
+
+PACK_32(q4_0, .bits = 4, .zero = {[2 ... 17] = 0x88})
+PACK_32(q4_1, .bits = 4, .has_min = true)
+PACK_32(q5_0, .bits = 5, .zero = {[2 ... 5] = 0xff})
+PACK_32(q5_1, .bits = 5, .has_min = true)
+PACK_32(q8_0, .bits = 8)
 
 /* The 6 bits of 256 weights. */
 static inline void q6_k_codes(const uint8_t *block, uint8_t *codes)
@@ -110,11 +142,6 @@ static inline void q6_k_codes(const uint8_t *block, uint8_t *codes)
         low = _mm512_and_si512(_mm512_srli_epi16(low, 4), low_4);
         _mm512_store_si512(codes + 64, _mm512_or_si512(low, _mm512_slli_epi16(high_23, 4)));
     }
-}
-
-static inline __m512i masked(__m512i a, int mask)
-{
-    return _mm512_and_si512(a, _mm512_set1_epi8((char)mask));
 }
 
 /* Three steps of 16 inputs. */
@@ -186,22 +213,6 @@ static inline void q45_k_codes(const uint8_t *low, const uint8_t *high, uint8_t 
     }
 }
 
-/* 32 inputs: four steps of nibbles, and one of fifth bits if there are any. */
-static inline uint8_t *put_q45_k(const __m512i quad[8], bool has_fifth, uint8_t *to)
-{
-    for (int k = 0; k < 4; k++, to += STEP_BYTES)
-        _mm512_storeu_si512(to, _mm512_or_si512(masked(quad[2 * k], 15),
-                                                _mm512_slli_epi16(masked(quad[2 * k + 1], 15), 4)));
-    if (!has_fifth)
-        return to;
-    __m512i bits = _mm512_setzero_si512();
-    for (int k = 0; k < 8; k++)
-        bits =
-            _mm512_or_si512(bits, _mm512_slli_epi16(_mm512_srli_epi16(masked(quad[k], 16), 4), k));
-    _mm512_storeu_si512(to, bits);
-    return to + STEP_BYTES;
-}
-
 /* The next block of all rows; returns the end of its unit. */
 static uint8_t *take_q45_k(struct block_rows *rows, bool has_fifth, uint8_t *unit)
 {
@@ -222,8 +233,8 @@ static uint8_t *take_q45_k(struct block_rows *rows, bool has_fifth, uint8_t *uni
     for (int i = 0; i < 4; i++) {
         __m512i quad[16];
         transpose_16x16(codes + 64 * i, 256, quad);
-        to = put_q45_k(quad, has_fifth, to);
-        to = put_q45_k(quad + 8, has_fifth, to);
+        to = put_small_codes(quad, has_fifth, to);
+        to = put_small_codes(quad + 8, has_fifth, to);
     }
     return to;
 }
