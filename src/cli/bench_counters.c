@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "measure/json_finite.h"
 
 enum status bench_counters_open(struct bench_counters *b, size_t n_tests, struct error *err)
 {
@@ -65,11 +66,6 @@ static double per_more(const struct bench_counted *a, const struct bench_counted
                             &shorter->readings[id], n_tokens(shorter));
 }
 
-static void put_number(json_t *fields, const char *name, double value)
-{
-    json_object_set_new(fields, name, isfinite(value) ? json_real(value) : json_null());
-}
-
 static json_t *reading_fields(const struct bench_counted *test, int i,
                               const struct bench_counted *partner)
 {
@@ -78,10 +74,10 @@ static json_t *reading_fields(const struct bench_counted *test, int i,
     if (!r->is_present)
         return json_pack("{s:n, s:s}", "value", "reason", r->reason);
     json_t *fields = json_object();
-    put_number(fields, "value", counter_value(id, r));
-    put_number(fields, "per_token", counter_per_token(id, r, n_tokens(test)));
+    json_object_set_new(fields, "value", json_finite(counter_value(id, r)));
+    json_object_set_new(fields, "per_token", json_finite(counter_per_token(id, r, n_tokens(test))));
     if (partner)
-        put_number(fields, "per_further_token", per_more(test, partner, i));
+        json_object_set_new(fields, "per_further_token", json_finite(per_more(test, partner, i)));
     json_object_set_new(fields, "source", json_string(r->source));
     json_object_set_new(fields, "includes_other_programs",
                         json_boolean(counter_info(id)->is_machine));

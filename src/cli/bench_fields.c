@@ -8,6 +8,7 @@
 #include "cli/build_commit.h"
 #include "engine/plan.h"
 #include "machine/cpu_features.h"
+#include "measure/json_finite.h"
 
 static void put_text(json_t *fields, const char *name, const char *text)
 {
@@ -19,10 +20,9 @@ static void put_integer(json_t *fields, const char *name, int64_t value)
     json_object_set_new(fields, name, json_integer(value));
 }
 
-/* Not known: null. */
 static void put_number(json_t *fields, const char *name, double value)
 {
-    json_object_set_new(fields, name, isfinite(value) ? json_real(value) : json_null());
+    json_object_set_new(fields, name, json_finite(value));
 }
 
 static void put_build(json_t *fields)

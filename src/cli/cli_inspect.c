@@ -1,7 +1,6 @@
 /* `trine inspect`: what a file holds, how its types were read, and whether Trine runs it. */
 #include <inttypes.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "cli/json_out.h"
 #include "cli/model_outline.h"
 #include "gguf/gguf_metadata.h"
+#include "measure/json_finite.h"
 #include "model/model_load.h"
 #include "tensor/packings.h"
 #include "tokenizer/tokenizer.h"
@@ -281,7 +281,7 @@ static json_t *json_scalar(const struct gguf_pair *pair, uint64_t i)
     double number = gguf_element_number(pair, i);
     if (gguf_is_integer_type(pair->element) && number < 0x1p63)
         return json_integer(gguf_element_integer(pair, i));
-    return isfinite(number) ? json_real(number) : json_null(); /* JSON has no NaN */
+    return json_finite(number);
 }
 
 /* Arrays are given in full up to 64 elements, beyond that as type and count. */

@@ -88,9 +88,6 @@ enum status ppl_encode(const struct ppl_model *m, struct text text, struct token
  * errors: LIMIT if the model has none, MEMORY */
 enum status ppl_put_bos(const struct ppl_model *m, struct token_list *list, struct error *err);
 
-/* A number for JSON; null for NAN. */
-json_t *ppl_number(double number);
-
 /* " +/- 0.0123"; empty for NAN, the error of a single number. */
 const char *ppl_error_text(double error, int n_digits, char out[32]);
 

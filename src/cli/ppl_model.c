@@ -210,11 +210,6 @@ enum status ppl_put_bos(const struct ppl_model *m, struct token_list *list, stru
     return STATUS_OK;
 }
 
-json_t *ppl_number(double number)
-{
-    return isfinite(number) ? json_real(number) : json_null();
-}
-
 const char *ppl_error_text(double error, int n_digits, char out[32])
 {
     out[0] = 0;

@@ -7,6 +7,7 @@
 #include "cli/ppl.h"
 #include "cli/ppl_progress.h"
 #include "measure/choice_tasks.h"
+#include "measure/json_finite.h"
 #include "measure/perplexity.h"
 
 struct task_run {
@@ -126,9 +127,10 @@ static json_t *score_json(const char *name, const struct choice_score *s)
 {
     double n = (double)s->n;
     return json_pack("{s:s, s:I, s:f, s:o, s:f, s:o}", "kind", name, "n", (json_int_t)s->n, "acc",
-                     (double)s->n_right / n, "acc_error", ppl_number(share_error(s->n_right, s->n)),
-                     "acc_norm", (double)s->n_right_norm / n, "acc_norm_error",
-                     ppl_number(share_error(s->n_right_norm, s->n)));
+                     (double)s->n_right / n, "acc_error",
+                     json_finite(share_error(s->n_right, s->n)), "acc_norm",
+                     (double)s->n_right_norm / n, "acc_norm_error",
+                     json_finite(share_error(s->n_right_norm, s->n)));
 }
 
 static enum status print_result(const struct task_run *r, struct error *err)

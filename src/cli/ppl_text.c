@@ -8,6 +8,7 @@
 #include "cli/json_out.h"
 #include "cli/ppl.h"
 #include "cli/ppl_progress.h"
+#include "measure/json_finite.h"
 #include "measure/logits_file.h"
 #include "measure/perplexity.h"
 
@@ -208,14 +209,14 @@ static json_t *divergence_json(struct text_run *r)
     struct kl_spread kl = divergence_spread(d);
     return json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f}", "ppl_base",
-        ppl_number(perplexity_of(&d->nll_base)), "ppl_base_error",
-        ppl_number(perplexity_error(&d->nll_base)), "ln_ratio", ppl_number(d->log_ratio.value),
-        "ln_ratio_error", ppl_number(mean_error(&d->log_ratio)), "mean", ppl_number(d->kl.value),
-        "error", ppl_number(mean_error(&d->kl)), "median", kl.median, "p99", kl.p99, "maximum",
+        json_finite(perplexity_of(&d->nll_base)), "ppl_base_error",
+        json_finite(perplexity_error(&d->nll_base)), "ln_ratio", json_finite(d->log_ratio.value),
+        "ln_ratio_error", json_finite(mean_error(&d->log_ratio)), "mean", json_finite(d->kl.value),
+        "error", json_finite(mean_error(&d->kl)), "median", kl.median, "p99", kl.p99, "maximum",
         kl.maximum, "same_top", (double)d->n_same_top / (double)d->n, "same_top_error",
-        ppl_number(share_error(d->n_same_top, (int64_t)d->n)), "total_variation",
+        json_finite(share_error(d->n_same_top, (int64_t)d->n)), "total_variation",
         d->total_variation.value, "total_variation_error",
-        ppl_number(mean_error(&d->total_variation)), "total_variation_maximum", d->max_variation);
+        json_finite(mean_error(&d->total_variation)), "total_variation_maximum", d->max_variation);
 }
 
 static enum status print_json(struct text_run *r, struct error *err)
@@ -224,8 +225,8 @@ static enum status print_json(struct text_run *r, struct error *err)
         "{s:s, s:s?, s:s, s:i, s:i, s:I, s:o, s:o, s:o, s:o}", "model", r->options->model, "file",
         r->options->file, "pass", r->options->reference ? "reference" : "engine", "n_ctx",
         r->shape.n_ctx, "n_chunk", r->shape.n_chunk, "n_scored", (json_int_t)r->nll.n, "ppl",
-        ppl_number(perplexity_of(&r->nll)), "ppl_error", ppl_number(perplexity_error(&r->nll)),
-        "nll", ppl_number(r->nll.value), "nll_error", ppl_number(mean_error(&r->nll)));
+        json_finite(perplexity_of(&r->nll)), "ppl_error", json_finite(perplexity_error(&r->nll)),
+        "nll", json_finite(r->nll.value), "nll_error", json_finite(mean_error(&r->nll)));
     if (result && r->options->kl)
         json_object_set_new(result, "kl", divergence_json(r));
     return json_out(stdout, result, 0, err);

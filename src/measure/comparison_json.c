@@ -6,18 +6,13 @@
 #include <sys/stat.h>
 
 #include "base/output_file.h"
+#include "measure/json_finite.h"
 
 #define VERSION    1
 #define MOST_BYTES ((int64_t)64 << 20)
 #define LARGEST    1e18
 
 static const char *const value_names[N_COMPARISON_VALUES] = {"auto", "pattern", "time"};
-
-/* Not known: null. */
-static json_t *number_json(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
 
 static json_t *text_json(const char *text)
 {
@@ -39,8 +34,8 @@ static json_t *run_json(const struct comparison *c, const struct comparison_run 
                      run->is_cold, "round", run->round, "attempt", run->attempt, "variant",
                      c->names[run->variant], "value", run->value, "disturbed", run->is_disturbed,
                      "wall_s", run->wall_s, "cpu_s", run->cpu_s, "foreign_cpus",
-                     number_json(run->foreign_cpus), "stolen_cpus", number_json(run->stolen_cpus),
-                     "read_gb_s", number_json(run->read_gb_s), "begun", (json_int_t)run->begun);
+                     json_finite(run->foreign_cpus), "stolen_cpus", json_finite(run->stolen_cpus),
+                     "read_gb_s", json_finite(run->read_gb_s), "begun", (json_int_t)run->begun);
 }
 
 static json_t *record_json(const struct comparison *c)
@@ -305,11 +300,11 @@ static json_t *summary_json(const struct comparison *c, const struct comparison_
     static const char *const verdicts[] = {"base", "too few rounds", "no difference shown",
                                            "better", "worse"};
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:s}", "name",
-                     c->names[v], "median", number_json(s->median), "min", number_json(s->min),
-                     "max", number_json(s->max), "mean", number_json(s->mean), "standard_error",
-                     number_json(s->standard_error), "cold_median", number_json(s->cold_median),
-                     "ratio", number_json(s->ratio), "ratio_low", number_json(s->interval.low),
-                     "ratio_high", number_json(s->interval.high), "rounds_below", s->n_below,
+                     c->names[v], "median", json_finite(s->median), "min", json_finite(s->min),
+                     "max", json_finite(s->max), "mean", json_finite(s->mean), "standard_error",
+                     json_finite(s->standard_error), "cold_median", json_finite(s->cold_median),
+                     "ratio", json_finite(s->ratio), "ratio_low", json_finite(s->interval.low),
+                     "ratio_high", json_finite(s->interval.high), "rounds_below", s->n_below,
                      "rounds_above", s->n_above, "verdict", verdicts[s->verdict]);
 }
 
@@ -335,7 +330,7 @@ json_t *comparison_analysis_json(const struct comparison *c, const struct compar
                      "rounds_used", a->n_used, "attempts_repeated", a->n_repeated,
                      "disturbed_rounds", disturbed_rounds_json(c), "uses_disturbed_rounds",
                      a->uses_disturbed, "cold_rounds", a->n_cold, "foreign_cpus_max",
-                     number_json(a->foreign_max), "stolen_cpus_max", number_json(a->stolen_max),
-                     "read_gb_s_min", number_json(a->read_gb_s_min), "read_gb_s_max",
-                     number_json(a->read_gb_s_max), "variants", variants);
+                     json_finite(a->foreign_max), "stolen_cpus_max", json_finite(a->stolen_max),
+                     "read_gb_s_min", json_finite(a->read_gb_s_min), "read_gb_s_max",
+                     json_finite(a->read_gb_s_max), "variants", variants);
 }
