@@ -98,10 +98,15 @@ enum status bench_model_open(struct bench_model *m, const struct bench_options *
                     "give one model: its file as -m FILE or first argument, or --shape and --type");
     if (options->type && !options->shape)
         return fail(err, STATUS_USAGE, "--type goes with --shape; a file has its own types");
+    if (options->shape && options->engine.i2s_layout)
+        return fail(
+            err, STATUS_USAGE,
+            "--i2s-layout is for a file; random weights are written in the published order");
     if (options->shape)
         TRY(open_random(m, options, err));
     else
-        TRY(model_open(&m->model, options->model, err));
+        TRY(model_open_by(&m->model, options->model, i2s_layout_rule(options->engine.i2s_layout),
+                          err));
     add_up(m);
     return STATUS_OK;
 }

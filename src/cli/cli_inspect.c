@@ -115,7 +115,8 @@ static double bits(uint64_t bytes, uint64_t n)
 static void judge(struct inspection *in, const struct inspect_options *o)
 {
     struct model model;
-    if (model_open(&model, o->model, &in->model_problem) == STATUS_OK) {
+    span_rule *rule = i2s_layout_rule(o->engine.i2s_layout);
+    if (model_open_by(&model, o->model, rule, &in->model_problem) == STATUS_OK) {
         model_check_scales(&model, &in->model_problem);
         model_close(&model);
     }
@@ -398,7 +399,7 @@ static enum status plan_shape(const struct inspect_options *o, struct error *err
 static enum status plan_file(const struct inspect_options *o, struct error *err)
 {
     struct model model;
-    TRY(model_open(&model, o->model, err));
+    TRY(model_open_by(&model, o->model, i2s_layout_rule(o->engine.i2s_layout), err));
     enum status status = show_plan(o, &model, err);
     model_close(&model);
     return status;
@@ -421,6 +422,8 @@ static enum status check_options(const struct inspect_options *o, struct error *
         return fail(err, STATUS_USAGE, "--shape goes with --plan; a shape has no file to show");
     if (o->shape && o->model)
         return fail(err, STATUS_USAGE, "give a file or --shape, not both");
+    if (o->engine.i2s_layout && !o->model)
+        return fail(err, STATUS_USAGE, "--i2s-layout is for a file");
     return STATUS_OK;
 }
 
@@ -436,7 +439,7 @@ static enum status inspect(struct inspection *in, const struct inspect_options *
         return fail(err, STATUS_USAGE, "no model: give its file as -m FILE or first argument");
     if (o->plan)
         return plan_file(o, err);
-    TRY(gguf_open(&in->file, o->model, format_resolve, err));
+    TRY(gguf_open(&in->file, o->model, i2s_layout_rule(o->engine.i2s_layout), err));
     TRY(find_trits(in, o->model, err));
     add_up(in);
     judge(in, o);

@@ -6,12 +6,14 @@
 
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/i2s_layout.h"
 #include "cli/quantize_write.h"
 #include "tensor/formats.h"
 
 struct quantize_options {
     const char *in, *out, *type, *embedding_type, *output_type, *tensor_type;
     int64_t n_threads;
+    int i2s_layout;
     bool strict, dry_run;
 };
 
@@ -33,6 +35,7 @@ static const struct option options[] = {
      OPT_TEXT, QUANTIZE(tensor_type), 0, 0},
     {"--threads", "N", "0", "threads; 0: one per core that may be used", OPT_INT,
      QUANTIZE(n_threads), 0, 4096},
+    I2S_LAYOUT_OPTION(QUANTIZE(i2s_layout)),
     {"--strict", NULL, NULL,
      "refuse if a tensor cannot take its type, instead of giving it another", OPT_FLAG,
      QUANTIZE(strict), 0, 0},
@@ -123,7 +126,7 @@ static enum status quantize(struct quantization *q, struct error *err)
     const struct quantize_options *o = q->options;
     FILE *talk = o->dry_run ? stdout : stderr;
     TRY(read_options(q, err));
-    TRY(gguf_open(&q->in, o->in, format_resolve, err));
+    TRY(gguf_open(&q->in, o->in, i2s_layout_rule(o->i2s_layout), err));
     TRY(refuse_own_file(q, err));
     TRY(quantize_plan_make(&q->plan, &q->wish, &q->in, err));
     if (o->dry_run)

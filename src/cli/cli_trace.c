@@ -70,7 +70,7 @@ static enum status prepare(struct tracing *t, struct error *err)
         return fail(err, STATUS_USAGE, "no model: give its file as -m FILE or first argument");
     if (o->out)
         TRY(cli_refuse_same_file(o->model, o->out, err));
-    TRY(model_open(&t->model, o->model, err));
+    TRY(model_open_by(&t->model, o->model, i2s_layout_rule(o->engine.i2s_layout), err));
     int64_t n_ctx = o->depth + o->n_prompt + WARM_UP + 2 * o->n_predict;
     struct engine_options choice = {.n_ctx = (int)n_ctx};
     choice.kv_format = o->kv_type == 1 ? KV_FORMAT_Q8_0 : KV_FORMAT_F16;

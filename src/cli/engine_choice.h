@@ -3,6 +3,7 @@
 #define TRINE_CLI_ENGINE_CHOICE_H
 
 #include "cli/cli.h"
+#include "cli/i2s_layout.h"
 #include "engine/engine.h"
 
 struct engine_choice {
@@ -10,6 +11,7 @@ struct engine_choice {
     const char *isa;
     int dataflow, barrier, rows, quantise, act_scale, kv_placement, weights_placement;
     int row_scatter, row_attention, attention_split, head;
+    int i2s_layout; /* of the model: i2s_layout_rule */
     bool is_unpinned;
 };
 
@@ -38,6 +40,7 @@ struct engine_choice {
          0,        0},                                                                             \
         ENGINE_WORD(base, "--head", "keep|q8_0|q6_k|q4_k|q4_0", "keep",                            \
                     "type that the output matrix is converted to at load", head),                  \
+        I2S_LAYOUT_OPTION(ENGINE_AT(base, i2s_layout)),                                            \
         {"--no-pin", NULL,                                                                         \
          NULL,       "let the system move threads between CPUs",                                   \
          OPT_FLAG,   ENGINE_AT(base, is_unpinned),                                                 \

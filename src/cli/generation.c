@@ -19,7 +19,7 @@ enum status generation_open(struct generation *g, const struct generation_option
     *g = (struct generation){.options = options};
     if (!options->model)
         return fail(err, STATUS_USAGE, "no model: give its file as -m FILE or first argument");
-    TRY(model_open(&g->model, options->model, err));
+    TRY(model_open_by(&g->model, options->model, i2s_layout_rule(options->engine.i2s_layout), err));
     if (with_tokenizer)
         TRY(tokenizer_open(&g->tokenizer, &g->model.file, options->model, options->pre_tokenizer,
                            err));

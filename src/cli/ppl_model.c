@@ -31,7 +31,7 @@ static enum status probe_tokenizer(struct ppl_model *m, struct error *err)
 enum status ppl_open(struct ppl_model *m, const struct ppl_options *options, struct error *err)
 {
     *m = (struct ppl_model){.options = options};
-    TRY(model_open(&m->model, options->model, err));
+    TRY(model_open_by(&m->model, options->model, i2s_layout_rule(options->engine.i2s_layout), err));
     TRY(check_outputs(m, err));
     TRY(tokenizer_open(&m->tokenizer, &m->model.file, options->model, options->pre_tokenizer, err));
     TRY(probe_tokenizer(m, err));

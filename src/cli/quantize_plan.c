@@ -22,6 +22,14 @@ static bool is_projection(const struct gguf_tensor *t)
            text_ends(t->span.name, ".weight");
 }
 
+/* What a tensor is that keeps its type. No file tells the byte orders of I2_S apart, so the published
+ * one takes the place of the others. */
+static enum format_id own_type(const struct gguf_tensor *t)
+{
+    enum format_id type = (enum format_id)t->span.format;
+    return type == FORMAT_I2_S_ARM || type == FORMAT_I2_S_4ROW ? FORMAT_I2_S : type;
+}
+
 static enum format_id wanted_type(const struct planner *p, const struct gguf_tensor *t)
 {
     const struct quantize_wish *wish = p->wish;
@@ -34,7 +42,7 @@ static enum format_id wanted_type(const struct planner *p, const struct gguf_ten
         type = wish->output_type;
     else if (type == N_FORMATS && is_projection(t))
         type = wish->type;
-    return type == N_FORMATS ? (enum format_id)t->span.format : type;
+    return type == N_FORMATS ? own_type(t) : type;
 }
 
 static bool fits(enum format_id type, const struct gguf_tensor *t, uint64_t *bytes)
@@ -64,7 +72,7 @@ static enum format_id fallback_type(enum format_id wanted, const struct gguf_ten
     while (!fits(*types, t, &bytes) || is_confused(*types, wanted) ||
            format_bits_per_weight(*types, 1, 256) < least)
         types++; /* F16 and F32 fit any shape */
-    return bytes < t->span.bytes ? *types : (enum format_id)t->span.format;
+    return bytes < t->span.bytes ? *types : own_type(t);
 }
 
 static enum status check_source(const struct planner *p, const struct gguf_tensor *g,

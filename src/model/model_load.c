@@ -222,9 +222,14 @@ enum status model_bind(struct model *model, const char *path, struct gguf_file *
 
 enum status model_open(struct model *model, const char *path, struct error *err)
 {
+    return model_open_by(model, path, format_resolve, err);
+}
+
+enum status model_open_by(struct model *model, const char *path, span_rule *rule, struct error *err)
+{
     *model = (struct model){0};
     struct gguf_file file;
-    TRY(gguf_open(&file, path, format_resolve, err));
+    TRY(gguf_open(&file, path, rule, err));
     return model_bind(model, path, &file, err);
 }
 

@@ -32,6 +32,10 @@ static inline bool model_has_head_norms(const struct model *model)
  *         On error the object is closed. */
 enum status model_open(struct model *model, const char *path, struct error *err);
 
+/* As model_open with another rule for types than format_resolve: one for a byte order of I2_S. */
+enum status model_open_by(struct model *model, const char *path, span_rule *rule,
+                          struct error *err);
+
 /* As model_open for a file that is already open, which the model takes over in any case. */
 enum status model_bind(struct model *model, const char *path, struct gguf_file *file,
                        struct error *err);

@@ -84,14 +84,29 @@ enum {
 #define LOW_BIT                                                                                    \
     "TQ1_0, TQ2_0, I2_S, Q1_0, Q2_0, PQ2_0, PTQ1_0, IQ1_BN, IQ2_BN, TQ2_T, TQK6 and TQK7"
 
-static const char i2_s_reason[] =
-    "type id 36 read as I2_S in the byte order of the published files (32 bytes hold 128 weights "
-    "of a row); the file does not say which of three orders its writer used";
+#define NOT_TOLD "; the file does not say which of three orders its writer used"
+
+/* What is said of I2_S as a byte order; NULL for another format. */
+static const char *i2_s_reason(enum format_id order)
+{
+    switch (order) {
+    case FORMAT_I2_S:
+        return "type id 36 read as I2_S in the byte order of the published files (32 bytes hold "
+               "128 weights of a row)" NOT_TOLD " (--i2s-layout chooses)";
+    case FORMAT_I2_S_ARM:
+        return "type id 36 read as I2_S in the byte order of ARM builds (16 bytes hold 64 weights "
+               "of a row), as --i2s-layout says" NOT_TOLD;
+    case FORMAT_I2_S_4ROW:
+        return "type id 36 read as I2_S with four rows together (a byte holds one column of "
+               "them), as --i2s-layout says" NOT_TOLD;
+    default: return NULL;
+    }
+}
 
 const char *format_decision(enum format_id id)
 {
-    if (id == FORMAT_I2_S)
-        return i2_s_reason;
+    if (i2_s_reason(id))
+        return i2_s_reason(id);
     for (int i = 0; i < N_READINGS; i++)
         if (readings[i].format == id)
             return readings[i].reasons[ONLY_FIT];
@@ -239,13 +254,14 @@ static enum status fail_unknown(const struct tensor_span *s, const char *file, s
                 file, TEXT(s->name), s->type_id);
 }
 
-/* Format and reason of an id with one meaning. */
-static enum status look_up(struct tensor_span *s, const char *file, struct error *err)
+/* Format and reason of an id with one meaning, but for the byte order of I2_S. */
+static enum status look_up(struct tensor_span *s, enum format_id i2_s, const char *file,
+                           struct error *err)
 {
     for (int id = 0; id < N_FORMATS; id++)
         if (format_of((enum format_id)id)->type_id == s->type_id) {
-            s->format = id;
-            s->reason = id == FORMAT_I2_S ? i2_s_reason : NULL;
+            s->format = id == FORMAT_I2_S ? (int)i2_s : id;
+            s->reason = i2_s_reason((enum format_id)s->format);
             return STATUS_OK;
         }
     return fail_unknown(s, file, err);
@@ -266,13 +282,14 @@ static enum status size_span(struct tensor_span *s, const char *file, struct err
                     "has %llu matrices",
                     what, f->name, (unsigned long long)(n_rows / s->ne[1]));
     if (s->ne[1] % f->row_group)
-        return fail(err, STATUS_FORMAT,
-                    "%s: %llu rows; %s needs a multiple of %d; use another type", what,
-                    (unsigned long long)s->ne[1], f->name, f->row_group);
+        return fail(err, STATUS_FORMAT, "%s: %llu rows; %s needs a multiple of %d; use another %s",
+                    what, (unsigned long long)s->ne[1], f->name, f->row_group,
+                    s->format == FORMAT_I2_S_4ROW ? "--i2s-layout" : "type");
     return format_bytes((enum format_id)s->format, n_rows, s->ne[0], what, &s->bytes, err);
 }
 
-enum status format_resolve(struct tensor_span *spans, size_t n, const char *file, struct error *err)
+static enum status resolve(struct tensor_span *spans, size_t n, enum format_id i2_s,
+                           const char *file, struct error *err)
 {
     const struct reading *known[N_READINGS] = {NULL}; /* by index of the first reading of the id */
     enum choice choices[N_READINGS] = {ONLY_FIT};
@@ -280,7 +297,7 @@ enum status format_resolve(struct tensor_span *spans, size_t n, const char *file
         struct tensor_span *s = &spans[i];
         int k = 0;
         if (!is_ambiguous(s->type_id)) {
-            TRY(look_up(s, file, err));
+            TRY(look_up(s, i2_s, file, err));
             TRY(size_span(s, file, err));
             continue;
         }
@@ -298,4 +315,34 @@ enum status format_resolve(struct tensor_span *spans, size_t n, const char *file
         TRY(size_span(s, file, err));
     }
     return STATUS_OK;
+}
+
+enum status format_resolve(struct tensor_span *spans, size_t n, const char *file, struct error *err)
+{
+    return resolve(spans, n, FORMAT_I2_S, file, err);
+}
+
+/* In a byte order that the user chose, which would have no effect on a file without I2_S. */
+static enum status resolve_chosen(struct tensor_span *spans, size_t n, enum format_id i2_s,
+                                  const char *file, struct error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (spans[i].type_id == format_of(FORMAT_I2_S)->type_id)
+            return resolve(spans, n, i2_s, file, err);
+    return fail(err, STATUS_USAGE,
+                "%s: none of its tensors is I2_S (type id 36), so --i2s-layout has no effect; "
+                "leave it out",
+                file);
+}
+
+enum status format_resolve_i2_s_arm(struct tensor_span *spans, size_t n, const char *file,
+                                    struct error *err)
+{
+    return resolve_chosen(spans, n, FORMAT_I2_S_ARM, file, err);
+}
+
+enum status format_resolve_i2_s_4row(struct tensor_span *spans, size_t n, const char *file,
+                                     struct error *err)
+{
+    return resolve_chosen(spans, n, FORMAT_I2_S_4ROW, file, err);
 }

@@ -244,6 +244,32 @@ static void test_shapes(void **state)
     expect_refusal(&l, STATUS_UNSUPPORTED, "type id 42");
 }
 
+/* The three byte orders of I2_S are chosen by the rule, not by anything in the file. */
+static void test_orders_of_i2_s(void **state)
+{
+    (void)state;
+    static span_rule *const rules[] = {format_resolve_i2_s_arm, format_resolve_i2_s_4row};
+    static const enum format_id formats[] = {FORMAT_I2_S_ARM, FORMAT_I2_S_4ROW};
+    for (int i = 0; i < 2; i++) {
+        struct layout l = {.n = 0};
+        add(&l, 0, 4, 1, 16);
+        assert_int_equal(rules[i](l.spans, l.n, "f.gguf", &l.err), STATUS_USAGE);
+        assert_non_null(strstr(l.err.text, "none of its tensors is I2_S"));
+        struct tensor_span *s = add(&l, 36, 128, 4, 160);
+        assert_int_equal(rules[i](l.spans, l.n, "f.gguf", &l.err), STATUS_OK);
+        assert_int_equal(l.spans[0].format, FORMAT_F32);
+        assert_int_equal(s->format, formats[i]);
+        assert_int_equal(s->bytes, 160);
+        assert_ptr_equal(s->reason, format_decision(formats[i]));
+        s->ne[1] = 6;
+        enum status status = rules[i](l.spans, l.n, "f.gguf", &l.err);
+        assert_int_equal(status, i == 0 ? STATUS_OK : STATUS_FORMAT);
+        s->ne[1] = 4;
+        s->ne[2] = 2;
+        assert_int_equal(rules[i](l.spans, l.n, "f.gguf", &l.err), STATUS_UNSUPPORTED);
+    }
+}
+
 static void test_nothing_to_decide(void **state)
 {
     (void)state;
@@ -264,6 +290,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_undecidable_is_refused),
         cmocka_unit_test(test_known_ids_that_are_not_supported),
         cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_orders_of_i2_s),
         cmocka_unit_test(test_nothing_to_decide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
