@@ -153,6 +153,11 @@ static enum status read_heads(struct model_config *m, const struct hf_class *cla
         return fail(err, STATUS_FORMAT, "%s: 'hidden_size' %d is no multiple of %d heads", o.name,
                     m->n_embd, m->n_head);
     m->head_dim = m->n_embd / m->n_head;
+    if (m->head_dim > MAX_HEADS)
+        return fail(err, STATUS_FORMAT,
+                    "%s: 'hidden_size' %d in %d heads gives heads of %d elements, expected at most "
+                    "%d",
+                    o.name, m->n_embd, m->n_head, m->head_dim, MAX_HEADS);
     return STATUS_OK;
 }
 
@@ -170,10 +175,10 @@ static enum status read_sizes(struct model_config *m, const struct hf_class *cla
         return fail(err, STATUS_UNSUPPORTED, "%s: heads of %d elements cannot be turned in pairs",
                     o.name, m->head_dim);
     TRY(json_take_number(o, "rms_norm_eps", &epsilon, err));
-    if (!(epsilon >= 0 && epsilon < 1))
+    m->norm_epsilon = (float)epsilon;
+    if (!(m->norm_epsilon >= 0 && m->norm_epsilon < 1))
         return fail(err, STATUS_FORMAT, "%s: 'rms_norm_eps' is absent or %g, expected 0 to 1",
                     o.name, epsilon);
-    m->norm_epsilon = (float)epsilon;
     return STATUS_OK;
 }
 

@@ -6,6 +6,9 @@
 
 #include "base/memory.h"
 
+/* As model_config.c bounds factors. What is checked is the float that will be stored. */
+#define MAX_FACTOR 1e6
+
 static enum status fail_value(struct json_object o, const char *key, double found,
                               const char *expected, struct error *err)
 {
@@ -13,16 +16,16 @@ static enum status fail_value(struct json_object o, const char *key, double foun
                 expected);
 }
 
-static enum status need_number(struct json_object o, const char *key, double least, double *value,
-                               struct error *err)
+static enum status need_number(struct json_object o, const char *key, double least, double most,
+                               double *value, struct error *err)
 {
     *value = NAN;
     TRY(json_take_number(o, key, value, err));
     if (isnan(*value))
         return fail(err, STATUS_FORMAT, "%s: '%s' is absent; the scaling needs it", o.name, key);
-    if (!(*value >= least && *value < 1e12))
-        return fail(err, STATUS_FORMAT, "%s: '%s' is %g, expected %g or more", o.name, key, *value,
-                    least);
+    if (!(*value >= least && (float)*value < most))
+        return fail(err, STATUS_FORMAT, "%s: '%s' is %g, expected %g to less than %g", o.name, key,
+                    *value, least, most);
     return STATUS_OK;
 }
 
@@ -42,29 +45,47 @@ static double yarn_magnitude(double factor, double scale)
     return factor <= 1 ? 1 : 0.1 * scale * log(factor) + 1;
 }
 
-static enum status read_yarn(struct hf_config *c, struct json_object o, struct error *err)
+/* The factor of queries and keys together; without one the extension's own. */
+static enum status read_magnitude(struct json_object o, double factor, double *magnitude,
+                                  struct error *err)
 {
-    struct rope_config *rope = &c->model.rope;
-    double factor, attention = 0, scale = 0, scale_all = 0;
-    int64_t original = c->model.n_ctx_train;
-    bool truncate = true;
-    TRY(need_number(o, "factor", 1, &factor, err));
+    double attention = NAN, scale = 0, scale_all = 0;
     TRY(json_take_number(o, "attention_factor", &attention, err));
     TRY(json_take_number(o, "mscale", &scale, err));
     TRY(json_take_number(o, "mscale_all_dim", &scale_all, err));
+    *magnitude = yarn_magnitude(factor, 1);
+    if (!isnan(attention))
+        *magnitude = attention;
+    else if (scale != 0 && scale_all != 0)
+        *magnitude = yarn_magnitude(factor, scale) / yarn_magnitude(factor, scale_all);
+    float stored = (float)(*magnitude / yarn_magnitude(factor, 1));
+    if (stored > 0 && stored < MAX_FACTOR)
+        return STATUS_OK;
+    return fail(err, STATUS_FORMAT, "%s: %s is %g, expected above 0 and below %g", o.name,
+                isnan(attention) ? "the magnitude by 'mscale' and 'mscale_all_dim'"
+                                 : "'attention_factor'",
+                *magnitude, MAX_FACTOR);
+}
+
+static enum status read_yarn(struct hf_config *c, struct json_object o, struct error *err)
+{
+    struct rope_config *rope = &c->model.rope;
+    double factor, magnitude;
+    int64_t original = c->model.n_ctx_train;
+    bool truncate = true;
+    TRY(need_number(o, "factor", 1, MAX_FACTOR, &factor, err));
+    TRY(read_magnitude(o, factor, &magnitude, err));
     TRY(json_take_whole(o, "original_max_position_embeddings", 1, (1 << 30) - 1, &original, err));
     TRY(only_default(o, "beta_fast", rope->beta_fast, err));
     TRY(only_default(o, "beta_slow", rope->beta_slow, err));
     TRY(json_take_bool(o, "truncate", &truncate, err));
     if (!truncate)
         return fail_value(o, "truncate", 0, "true", err);
-    if (attention == 0 && scale != 0 && scale_all != 0)
-        attention = yarn_magnitude(factor, scale) / yarn_magnitude(factor, scale_all);
     rope->is_yarn = true;
     rope->original_ctx = (double)original;
     rope->freq_scale = 1 / factor;
     /* GGUF's factor multiplies the magnitude that the extension itself gives */
-    rope->attn_factor = attention > 0 ? attention / yarn_magnitude(factor, 1) : 1;
+    rope->attn_factor = magnitude / yarn_magnitude(factor, 1);
     return STATUS_OK;
 }
 
@@ -74,10 +95,10 @@ static enum status read_llama3(struct hf_config *c, struct json_object o, struct
 {
     double factor, low, high, old;
     struct rope_config *rope = &c->model.rope;
-    TRY(need_number(o, "factor", 1, &factor, err));
-    TRY(need_number(o, "low_freq_factor", 1e-6, &low, err));
-    TRY(need_number(o, "high_freq_factor", 1e-6, &high, err));
-    TRY(need_number(o, "original_max_position_embeddings", 1, &old, err));
+    TRY(need_number(o, "factor", 1, MAX_FACTOR, &factor, err));
+    TRY(need_number(o, "low_freq_factor", 1e-6, 1e12, &low, err));
+    TRY(need_number(o, "high_freq_factor", 1e-6, 1e12, &high, err));
+    TRY(need_number(o, "original_max_position_embeddings", 1, 1e12, &old, err));
     if (high <= low)
         return fail_value(o, "high_freq_factor", high, "more than low_freq_factor", err);
     if (strcmp(c->model.arch->name, "llama") != 0)
@@ -103,7 +124,7 @@ static enum status read_llama3(struct hf_config *c, struct json_object o, struct
 static enum status read_linear(struct hf_config *c, struct json_object o, struct error *err)
 {
     double factor;
-    TRY(need_number(o, "factor", 1, &factor, err));
+    TRY(need_number(o, "factor", 1, MAX_FACTOR, &factor, err));
     c->model.rope.freq_scale = 1 / factor;
     return STATUS_OK;
 }
@@ -213,7 +234,8 @@ enum status hf_rope_read(struct hf_config *c, struct json_object root, double de
     if (o.json && !json_is_object(o.json))
         return fail(err, STATUS_FORMAT, "%s is %s, expected an object", name, json_kind(o.json));
     TRY(json_take_number(o, "rope_theta", &rope->freq_base, err));
-    if (!(rope->freq_base > 1 && rope->freq_base < 1e30))
+    float stored = (float)rope->freq_base;
+    if (!(stored > 1 && stored < 1e30))
         return fail_value(root, "rope_theta", rope->freq_base, "above 1", err);
     return o.json ? read_scaling(c, o, err) : STATUS_OK;
 }

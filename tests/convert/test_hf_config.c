@@ -161,6 +161,7 @@ static void test_refusals(void **state)
         {"{\"hidden_size\":\"64\"}", "'hidden_size' is a text"},
         {"{\"hidden_size\":0}", "'hidden_size' is 0"},
         {"{\"hidden_size\":65}", "no multiple of 4 heads"},
+        {"{\"hidden_size\":4194304}", "1048576 elements"},
         {"{\"num_hidden_layers\":1e9}", "'num_hidden_layers'"},
         {"{\"num_key_value_heads\":3}", "cannot share"},
         {"{\"head_dim\":15}", "in pairs"},
@@ -195,6 +196,20 @@ static void test_refusals(void **state)
         {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,"
          "\"original_max_position_embeddings\":0}}",
          "'original_max_position_embeddings' is 0"},
+        {"{\"rms_norm_eps\":0.99999999999}", "'rms_norm_eps'"}, /* 1 as the float that is stored */
+        {"{\"rope_theta\":1.00000000001}", "'rope_theta'"},
+        {"{\"rope_scaling\":{\"type\":\"linear\",\"factor\":1e6}}", "'factor' is 1e+06"},
+        {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"attention_factor\":-2}}",
+         "'attention_factor' is -2"},
+        {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"attention_factor\":0}}",
+         "'attention_factor' is 0"},
+        {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"attention_factor\":1e-60}}",
+         "'attention_factor' is 1e-60"},
+        {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"attention_factor\":3e6}}",
+         "'attention_factor' is 3e+06"},
+        /* 0.1 * -20 * ln 2 + 1 is below 0, and so is the magnitude */
+        {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"mscale\":-20,\"mscale_all_dim\":1}}",
+         "'mscale'"},
         {"{\"architectures\":\"LlamaForCausalLM\"}", "'architectures' is a text"},
         {"{\"layer_types\":\"sliding_attention\"}", "'layer_types' is a text"},
         {"{\"quantization_config\":{\"quant_method\":\"bitnet\",\"modules_to_not_convert\":"
