@@ -48,7 +48,7 @@ struct bench {
     struct bench_print print;
 };
 
-static void describe(const struct bench *b)
+static void describe(const struct bench *b, const struct engine_choice *choice)
 {
     struct engine_report report;
     char text[512], path[256], size[16], kv[16], weights[16];
@@ -60,6 +60,7 @@ static void describe(const struct bench *b)
     engine_describe(b->run.engine, text, sizeof text);
     fprintf(stderr, "%s\nloaded %s in %.2f s%s\n", text, cli_size(report.weight_bytes, weights),
             report.load_s, report.is_pinned ? "" : "; threads are not pinned");
+    engine_choice_note(choice, b->run.engine);
     if (b->run.n_ctx > b->model.model.config.n_ctx_train)
         fprintf(stderr,
                 "note: the context of %d tokens is longer than the %d the model was trained for\n",
@@ -77,7 +78,7 @@ static enum status bench(struct bench *b, const struct bench_options *o, struct 
         TRY(bench_counters_open(&b->counters, b->tests.n, err));
     TRY(bench_run_open(&b->run, &b->model.model, o, &b->tests, err));
     b->run.counted = o->is_counted ? &b->counters : NULL;
-    describe(b);
+    describe(b, &o->engine);
     for (size_t i = 0; i < b->tests.n && !b->print.is_closed; i++) {
         struct bench_result result;
         TRY(bench_run_test(&b->run, &b->tests.all[i], &result, err));

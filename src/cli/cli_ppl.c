@@ -124,6 +124,8 @@ static enum status check_options(const struct ppl_options *o, struct error *err)
                     o->greedy_out ? "--greedy-out" : "--against");
     if (o->n_ctx && o->n_ctx < MIN_CHUNK)
         return fail(err, STATUS_USAGE, "-c: a chunk has at least %d tokens", MIN_CHUNK);
+    if (o->reference)
+        TRY(engine_choice_refuse(&o->engine, err));
     TRY(check_use(o, err));
     return check_files(o, err);
 }

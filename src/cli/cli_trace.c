@@ -76,6 +76,7 @@ static enum status prepare(struct tracing *t, struct error *err)
     choice.kv_format = o->kv_type == 1 ? KV_FORMAT_Q8_0 : KV_FORMAT_F16;
     TRY(engine_choice_resolve(&o->engine, &choice, err));
     TRY(engine_open(&t->engine, &t->model, &choice, NULL, NULL, err));
+    engine_choice_note(&o->engine, t->engine);
     TRY(session_open(&t->session, t->engine, err));
     TRY(trace_open(&t->trace, engine_plan_of(t->engine), PROGRAM_FEW, (int)o->n_predict, err));
     size_t n = (size_t)o->n_predict;

@@ -1,5 +1,8 @@
 #include "cli/engine_choice.h"
 
+#include <stdio.h>
+
+#include "engine/plan.h"
 #include "machine/cpu_features.h"
 
 enum status engine_choice_isa(const char *name, enum isa *isa, struct error *err)
@@ -17,6 +20,9 @@ enum status engine_choice_resolve(const struct engine_choice *c, struct engine_o
 {
     if (c->n_threads_a_node && c->n_threads)
         return fail(err, STATUS_USAGE, "-t and --threads-per-node exclude each other; give one");
+    if ((c->row_scatter || c->row_attention) && c->dataflow != DATAFLOW_ROW)
+        return fail(err, STATUS_USAGE, "%s is for --dataflow row; give that too, or leave it out",
+                    c->row_scatter ? "--row-scatter" : "--row-attention");
     o->n_threads = (int)c->n_threads;
     o->n_nodes = (int)c->n_nodes;
     o->n_threads_a_node = (int)c->n_threads_a_node;
@@ -37,4 +43,88 @@ enum status engine_choice_resolve(const struct engine_choice *c, struct engine_o
     o->row_scatter = (enum row_scatter)c->row_scatter;
     o->row_attention = (enum row_attention)c->row_attention;
     return STATUS_OK;
+}
+
+/* Whether a row's value is not its default, which is zero in every type. */
+static bool is_given(const struct option *row, const struct engine_choice *c)
+{
+    const void *field = (const char *)c + row->offset;
+    switch (row->type) {
+    case OPT_FLAG: return *(const bool *)field;
+    case OPT_INT: return *(const int64_t *)field != 0;
+    case OPT_CHOICE: return *(const int *)field != 0;
+    case OPT_TEXT: return *(const char *const *)field != NULL;
+    default: return false;
+    }
+}
+
+enum status engine_choice_refuse(const struct engine_choice *c, struct error *err)
+{
+    static const struct option rows[] = {ENGINE_OPTIONS(0), {NULL, NULL, NULL, NULL, 0, 0, 0, 0}};
+    for (const struct option *row = rows; row->names || row->help; row++)
+        if (row->names && row->offset != offsetof(struct engine_choice, i2s_layout) &&
+            is_given(row, c))
+            return fail(err, STATUS_USAGE,
+                        "%s has no effect with --reference, which runs one plain thread; leave out "
+                        "one of the two",
+                        row->names);
+    return STATUS_OK;
+}
+
+/* Weights that --act-scale group has put in groups. */
+static bool has_groups(const struct weight_slices *slices, int n_nodes)
+{
+    for (int node = 0; node < n_nodes; node++)
+        for (int i = 0; i < slices->nodes[node].n_slices; i++)
+            if (slices->nodes[node].slices[i]->group_row_scale)
+                return true;
+    return false;
+}
+
+/* NUMA nodes that the threads' memory comes from: virtual nodes share one. */
+static bool has_memory_nodes(const struct team_layout *layout)
+{
+    for (int node = 1; node < layout->n_nodes; node++)
+        if (layout->nodes[node].memory_node != layout->nodes[0].memory_node)
+            return true;
+    return false;
+}
+
+static bool has_helpers(const struct team_layout *layout)
+{
+    for (int node = 0; node < layout->n_nodes; node++)
+        if (layout->nodes[node].n_threads > 1)
+            return true;
+    return false;
+}
+
+/* Not here: --quantise and --attention-split, which change the list of steps everywhere;
+ * --prefetch-wait, which prefetches before any barrier; --act-scale token, whose promise, the same
+ * scale on all nodes, one node keeps. */
+void engine_choice_note(const struct engine_choice *c, const struct engine *engine)
+{
+    static const char one_node[] = "there is one node";
+    static const char one_memory[] = "the memory of all threads is one NUMA node's";
+    const struct plan *plan = engine_plan_of(engine);
+    const struct team_layout *layout = plan->layout;
+    bool has_nodes = layout->n_nodes > 1, has_memories = has_memory_nodes(layout);
+    const struct {
+        const char *option, *reason;
+        bool is_given, has_effect;
+    } all[] = {
+        {"--dataflow row", one_node, c->dataflow == DATAFLOW_ROW, has_nodes},
+        {"--row-scatter", one_node, c->row_scatter != 0, has_nodes},
+        {"--row-attention", one_node, c->row_attention != 0, has_nodes},
+        {"--barrier flat", one_node, c->barrier == 1, has_nodes},
+        {"--promote-barriers", one_node, c->n_promoted != 0, has_nodes},
+        {"--extra-barriers", "there is one thread", c->n_extra != 0, layout->n_threads > 1},
+        {"--rows static", "no node has a second thread", c->rows == 1, has_helpers(layout)},
+        {"--kv-placement", one_memory, c->kv_placement != 0, has_memories},
+        {"--weights-placement", one_memory, c->weights_placement != 0, has_memories},
+        {"--act-scale group", "no matrix is ternary with one scale per row",
+         c->act_scale == ACT_SCALE_GROUP, has_groups(&plan->slices, layout->n_nodes)},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].is_given && !all[i].has_effect)
+            fprintf(stderr, "note: %s has no effect: %s\n", all[i].option, all[i].reason);
 }

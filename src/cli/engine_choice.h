@@ -91,6 +91,14 @@ struct engine_choice {
 enum status engine_choice_resolve(const struct engine_choice *choice,
                                   struct engine_options *options, struct error *err);
 
+/* With --reference none of these options has an effect. errors  USAGE for the first that is given */
+enum status engine_choice_refuse(const struct engine_choice *choice, struct error *err);
+
+/* Says on standard error which of the options that were given have no effect on this engine's plan:
+ * for want of nodes, threads, memories or such weights. The same command may run on a machine where they
+ * have, so none of them is refused. */
+void engine_choice_note(const struct engine_choice *choice, const struct engine *engine);
+
 /* The cap of instruction sets: --isa, or what the machine has. */
 enum status engine_choice_isa(const char *name, enum isa *isa, struct error *err);
 

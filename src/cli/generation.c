@@ -19,6 +19,8 @@ enum status generation_open(struct generation *g, const struct generation_option
     *g = (struct generation){.options = options};
     if (!options->model)
         return fail(err, STATUS_USAGE, "no model: give its file as -m FILE or first argument");
+    if (options->reference)
+        TRY(engine_choice_refuse(&options->engine, err));
     TRY(model_open_by(&g->model, options->model, i2s_layout_rule(options->engine.i2s_layout), err));
     if (with_tokenizer)
         TRY(tokenizer_open(&g->tokenizer, &g->model.file, options->model, options->pre_tokenizer,
@@ -175,6 +177,7 @@ static void describe_engine(const struct generation *g)
     describe_model(g, report.kv_bytes);
     engine_describe(g->engine, text, sizeof text);
     fprintf(stderr, "%s\n", text);
+    engine_choice_note(&g->options->engine, g->engine);
     if (g->options->dry_run) {
         const struct plan *plan = engine_plan_of(g->engine);
         for (int node = 0; node < plan->layout->n_nodes; node++) {

@@ -92,6 +92,8 @@ static void describe(const struct ppl_model *m, int n_ctx)
     if (m->engine)
         engine_describe(m->engine, text, sizeof text);
     fprintf(stderr, "%s\n", m->engine ? text : "reference path, 1 thread");
+    if (m->engine)
+        engine_choice_note(&m->options->engine, m->engine);
     if (n_ctx > m->model.config.n_ctx_train)
         fprintf(stderr, "note: %d positions are more than the %d that the model was trained for\n",
                 n_ctx, m->model.config.n_ctx_train);
