@@ -1,4 +1,4 @@
-/* The AVX-512 matmul kernels against the scalar ones, bit for bit: edges of rows, inputs, tokens
+/* The AVX-512 and AVX-VNNI matmul kernels against the scalar ones, bit for bit: edges of rows, inputs, tokens
  * and groups, extreme codes, with pages that must not be touched after weights and activations. */
 #include "../support.h"
 
@@ -265,7 +265,8 @@ static void test_matmul_avx512(void **state)
     int n = 0;
     for (int i = 0; i < n_kernel_rows; i++) {
         const struct kernel_row *row = &kernel_rows[i];
-        if (row->op != OP_matmul || !isa_includes(row->isa, ISA_avx512) || !cpu_has_isa(row->isa))
+        bool is_meant = isa_includes(row->isa, ISA_avx512) || row->isa == ISA_avxvnni;
+        if (row->op != OP_matmul || !is_meant || !cpu_has_isa(row->isa))
             continue;
         n++;
         bool is_trits = row->packing == PACKING_trits4 || row->packing == PACKING_trits5;

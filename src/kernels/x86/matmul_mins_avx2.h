@@ -29,6 +29,34 @@ ALWAYS_INLINE void split_mins(__m256i bytes, __m256i min[2])
     min[1] = _mm256_srli_epi16(bytes, 8);
 }
 
+/* Of q4_k and q5_k. lines: of the half. */
+ALWAYS_INLINE void unpack_6_bit_scales(const uint8_t *lines, struct sub_scales *to)
+{
+    const __m256i low_6 = _mm256_set1_epi8(63), low_4 = _mm256_set1_epi8(15);
+    const __m256i top_2 = _mm256_set1_epi8(48);
+    __m256i scales = load_256(lines), mins = load_256(lines + STEP_BYTES);
+    __m256i rest = load_256(lines + 2 * STEP_BYTES);
+    split_scales(_mm256_and_si256(scales, low_6), to->scale);
+    split_mins(_mm256_and_si256(mins, low_6), to->min);
+    scales = _mm256_and_si256(_mm256_srli_epi16(scales, 2), top_2);
+    mins = _mm256_and_si256(_mm256_srli_epi16(mins, 2), top_2);
+    split_scales(_mm256_or_si256(scales, _mm256_and_si256(rest, low_4)), to->scale + 4);
+    rest = _mm256_and_si256(_mm256_srli_epi16(rest, 4), low_4);
+    split_mins(_mm256_or_si256(mins, rest), to->min + 2);
+}
+
+/* Of q2_k. */
+ALWAYS_INLINE void unpack_4_bit_scales(const uint8_t *lines, struct sub_scales *to)
+{
+    const __m256i low_4 = _mm256_set1_epi8(15);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        __m256i line = load_256(lines + i * STEP_BYTES);
+        split_scales(_mm256_and_si256(line, low_4), to->scale + 4 * i);
+        split_mins(_mm256_and_si256(_mm256_srli_epi16(line, 4), low_4), to->min + 2 * i);
+    }
+}
+
 /* y += sum * d * act scale - (sum of minimum * sum of activations) * dmin * act scale. acc: the sums
  * over a block; its unit begins with d and dmin. */
 ALWAYS_INLINE void add_min_block(const struct activations *a, const uint8_t *unit,

@@ -5,18 +5,6 @@
 enum { BLOCK = 256, GROUPS = 16, LINES_AT = 64, CODES_AT = LINES_AT + 16 * TILE_ROWS };
 enum { UNIT_BYTES = CODES_AT + GROUPS * STEP_BYTES };
 
-/* lines: of the half. */
-ALWAYS_INLINE void unpack_scales(const uint8_t *lines, struct sub_scales *to)
-{
-    const __m256i low_4 = _mm256_set1_epi8(15);
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        __m256i line = load_256(lines + i * STEP_BYTES);
-        split_scales(_mm256_and_si256(line, low_4), to->scale + 4 * i);
-        split_mins(_mm256_and_si256(_mm256_srli_epi16(line, 4), low_4), to->min + 2 * i);
-    }
-}
-
 /* acc += scale * sum of code * q over a group. */
 ALWAYS_INLINE void add_codes(const uint8_t *step, __m256i scale0, __m256i scale1, const int8_t *q,
                              int64_t stride, int n, __m256i acc[MAX_TOKENS][2])
@@ -47,8 +35,8 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *unit
     for (int block = 0; block < (int)(a->n_cols / BLOCK); block++, unit += UNIT_BYTES) {
         struct sub_scales subs[2];
         __m256i acc[MAX_TOKENS][2];
-        unpack_scales(unit + LINES_AT, &subs[0]);
-        unpack_scales(unit + LINES_AT + 32, &subs[1]);
+        unpack_4_bit_scales(unit + LINES_AT, &subs[0]);
+        unpack_4_bit_scales(unit + LINES_AT + 32, &subs[1]);
 #pragma GCC unroll 4
         for (int t = 0; t < n; t++)
             acc[t][0] = acc[t][1] = _mm256_setzero_si256();

@@ -4,22 +4,6 @@
 
 enum { BLOCK = 256, GROUPS = 8, HEADER = PACKED_K_LINES_AT + 12 * TILE_ROWS };
 
-/* lines: of the half. */
-ALWAYS_INLINE void unpack_scales(const uint8_t *lines, struct sub_scales *to)
-{
-    const __m256i low_6 = _mm256_set1_epi8(63), low_4 = _mm256_set1_epi8(15);
-    const __m256i top_2 = _mm256_set1_epi8(48);
-    __m256i scales = load_256(lines), mins = load_256(lines + STEP_BYTES);
-    __m256i rest = load_256(lines + 2 * STEP_BYTES);
-    split_scales(_mm256_and_si256(scales, low_6), to->scale);
-    split_mins(_mm256_and_si256(mins, low_6), to->min);
-    scales = _mm256_and_si256(_mm256_srli_epi16(scales, 2), top_2);
-    mins = _mm256_and_si256(_mm256_srli_epi16(mins, 2), top_2);
-    split_scales(_mm256_or_si256(scales, _mm256_and_si256(rest, low_4)), to->scale + 4);
-    rest = _mm256_and_si256(_mm256_srli_epi16(rest, 4), low_4);
-    split_mins(_mm256_or_si256(mins, rest), to->min + 2);
-}
-
 /* Codes of one quad (0 to 7) of both halves of a group. */
 ALWAYS_INLINE void unpack_codes(const uint8_t *steps, int quad, bool has_fifth, __m256i codes[2])
 {
@@ -72,8 +56,8 @@ ALWAYS_INLINE void add_block(const struct activations *a, const uint8_t *unit, b
     const int8_t *q = a->q + token * a->stride + (int64_t)block * BLOCK;
     struct sub_scales subs[2];
     __m256i acc[MAX_TOKENS][2];
-    unpack_scales(unit + PACKED_K_LINES_AT, &subs[0]);
-    unpack_scales(unit + PACKED_K_LINES_AT + 32, &subs[1]);
+    unpack_6_bit_scales(unit + PACKED_K_LINES_AT, &subs[0]);
+    unpack_6_bit_scales(unit + PACKED_K_LINES_AT + 32, &subs[1]);
 #pragma GCC unroll 4
     for (int t = 0; t < n; t++)
         acc[t][0] = acc[t][1] = _mm256_setzero_si256();

@@ -1,0 +1,198 @@
+/* matmul of packings of blocks of 256 whose groups have a minimum beside their scale: q4_k, q5_k,
+ * q2_k. A part is 32 inputs: one group, or two. */
+#include "kernels/x86/matmul_blocks_avxvnni.h"
+#include "kernels/x86/matmul_mins_avx2.h"
+
+enum kind { Q4_K, Q5_K, Q2_K };
+enum { PARTS = 8, PART_QUADS = 8 };
+
+/* Bytes before the codes of a block, bytes of a part's codes, groups of a block. */
+#define HEADER(kind)      (PACKED_K_LINES_AT + ((kind) == Q2_K ? 16 : 12) * TILE_ROWS)
+#define PART_BYTES(kind)  (((kind) == Q4_K ? 4 : (kind) == Q5_K ? 5 : 2) * STEP_BYTES)
+#define UNIT(kind)        (HEADER(kind) + PARTS * PART_BYTES(kind))
+#define GROUPS(kind)      ((kind) == Q2_K ? 16 : 8)
+#define GROUP_QUADS(kind) ((kind) == Q2_K ? 4 : 8)
+
+/* Of one half of a block: scales of groups, in lanes, and pairs of minimums. */
+ALWAYS_INLINE void unpack_scales(const uint8_t *unit, enum kind kind, int half,
+                                 struct sub_scales *to)
+{
+    const uint8_t *lines = unit + PACKED_K_LINES_AT + 32 * half;
+    if (kind == Q2_K)
+        unpack_4_bit_scales(lines, to);
+    else
+        unpack_6_bit_scales(lines, to);
+    const int n_groups = GROUPS(kind);
+#pragma GCC unroll 16
+    for (int i = 0; i < n_groups; i++)
+        to->scale[i] = _mm256_srli_epi32(to->scale[i], 16);
+}
+
+/* Codes of one half of a part, quad by quad. */
+ALWAYS_INLINE void unpack_part(const uint8_t *half, enum kind kind, __m256i codes[PART_QUADS])
+{
+    const int bits = kind == Q2_K ? 2 : 4;
+    const __m256i mask = _mm256_set1_epi8(kind == Q2_K ? 3 : 15), fifth = _mm256_set1_epi8(16);
+    __m256i high = load_256(half + (kind == Q5_K ? 4 * STEP_BYTES : 0));
+#pragma GCC unroll 8
+    for (int k = 0; k < PART_QUADS; k++) {
+        __m256i step = load_256(half + k * bits / 8 * STEP_BYTES);
+        codes[k] = _mm256_and_si256(_mm256_srli_epi16(step, k * bits % 8), mask);
+        __m256i bit = k < 4 ? _mm256_slli_epi16(high, 4 - k) : _mm256_srli_epi16(high, k - 4);
+        if (kind == Q5_K)
+            codes[k] = _mm256_or_si256(codes[k], _mm256_and_si256(bit, fifth));
+    }
+}
+
+/* sum + scale * sum of code * q over the groups of one half of a part. */
+ALWAYS_INLINE __m256i add_part(__m256i sum, const __m256i codes[PART_QUADS], const int8_t *q,
+                               const __m256i *scale, int group_quads)
+{
+#pragma GCC unroll 2
+    for (int k = 0; k < PART_QUADS; k += group_quads) {
+        __m256i dot = _mm256_setzero_si256();
+#pragma GCC unroll 8
+        for (int i = k; i < k + group_quads; i++)
+            dot = add_quad(dot, codes[i], broadcast_quad(q + 4 * i));
+        sum = _mm256_add_epi32(sum, _mm256_mullo_epi32(dot, scale[k / group_quads]));
+    }
+    return sum;
+}
+
+ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *unit, int row0,
+                               int token, enum kind kind, int n)
+{
+    const struct activations *a = &job->a;
+    const int8_t *q = a->q + token * a->stride;
+    const int part_lines = PART_BYTES(kind) / STEP_BYTES;
+    struct fetch fetch = fetch_behind(job, unit, row0, token, 4);
+    struct chains chains;
+    chains_clear(&chains, n);
+    for (int block = 0; block < (int)(a->n_cols / BLOCK); block++, unit += UNIT(kind)) {
+        const uint8_t *steps = unit + HEADER(kind);
+        struct sub_scales subs[2];
+        __m256i acc[MAX_TOKENS][2];
+        unpack_scales(unit, kind, 0, &subs[0]);
+        unpack_scales(unit, kind, 1, &subs[1]);
+#pragma GCC unroll 4
+        for (int t = 0; t < n; t++)
+            acc[t][0] = acc[t][1] = _mm256_setzero_si256();
+        fetch_lines(&fetch, kind == Q2_K ? 8 : 4); /* for the header */
+        for (int i = 0; i < PARTS; i++, q += 32, steps += PART_BYTES(kind)) {
+            fetch_lines(&fetch, (i + 1) * part_lines / 4 * 4 - i * part_lines / 4 * 4);
+#pragma GCC unroll 2
+            for (int h = 0; h < 2; h++) {
+                __m256i codes[PART_QUADS];
+                unpack_part(steps + 32 * h, kind, codes);
+#pragma GCC unroll 4
+                for (int t = 0; t < n; t++)
+                    acc[t][h] =
+                        add_part(acc[t][h], codes, q + t * a->stride,
+                                 subs[h].scale + i * GROUPS(kind) / PARTS, GROUP_QUADS(kind));
+            }
+        }
+        add_min_block(a, unit, subs, GROUPS(kind), block, token, n, acc, &chains);
+    }
+    chains_finish(&chains, job, row0, token, n);
+}
+
+ALWAYS_INLINE void unpack_units(struct panel *p, const uint8_t *tile, enum kind kind)
+{
+    const uint8_t *unit = tile + p->col0 / BLOCK * UNIT(kind);
+    uint8_t *to = p->codes, *lines = p->sub_scales;
+    float *scales = p->scales;
+    for (int b = 0; b < p->n / BLOCK; b++, unit += UNIT(kind), scales += 2 * TILE_ROWS) {
+        for (int i = 0; i < 4; i++) /* d, then dmin */
+            _mm256_store_ps(scales + 8 * i, f16_scales(unit + 16 * i));
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; h++) {
+            struct sub_scales subs;
+            unpack_scales(unit, kind, h, &subs);
+            for (int i = 0; i < GROUPS(kind); i++)
+                put_line(lines + i * STEP_BYTES, h, subs.scale[i]);
+            for (int i = 0; i < GROUPS(kind) / 2; i++)
+                put_line(lines + (GROUPS(kind) + i) * STEP_BYTES, h, subs.min[i]);
+        }
+        lines += 3 * GROUPS(kind) / 2 * STEP_BYTES;
+        for (int i = 0; i < PARTS; i++, to += PART_QUADS * STEP_BYTES) {
+#pragma GCC unroll 2
+            for (int h = 0; h < 2; h++) {
+                __m256i codes[PART_QUADS];
+                unpack_part(unit + HEADER(kind) + i * PART_BYTES(kind) + 32 * h, kind, codes);
+#pragma GCC unroll 8
+                for (int k = 0; k < PART_QUADS; k++)
+                    put_line(to + k * STEP_BYTES, h, codes[k]);
+            }
+        }
+    }
+}
+
+/* Pairs of sums of activations, for the minimums. */
+ALWAYS_INLINE void prepare(struct panel *p, enum kind kind)
+{
+    const struct activations *a = &p->job->a;
+    int64_t n = p->n / BLOCK * GROUPS(kind);
+    for (int t = 0; t < p->job->n_tokens; t++) {
+        const int32_t *sums = a->sum + (int64_t)t * a->n_sums + p->col0 / BLOCK * GROUPS(kind);
+        int32_t *pairs = p->prepared + t * p->prepared_stride;
+        for (int64_t i = 0; i < n; i += 8)
+            _mm_storeu_si128((__m128i *)(pairs + i / 2), pair_sums(sums + i));
+    }
+}
+
+ALWAYS_INLINE void panel_blocks(const struct panel *p, int token, __m256 state[][2], enum kind kind,
+                                int n)
+{
+    const int n_pairs = GROUPS(kind) / 2;
+    int64_t act_stride = p->job->a.n_scales;
+    const float *act_scale = p->job->a.scale + token * act_stride + p->col0 / BLOCK;
+    const float *scales = p->scales;
+    const uint8_t *lines = p->sub_scales;
+    for (int b = 0; b < p->n / BLOCK; b++, act_scale++, scales += 2 * TILE_ROWS) {
+        __m256i sum[PANEL_TOKENS][2];
+        clear_sums(sum, n);
+        panel_block(p, b, token, lines, GROUP_QUADS(kind), false, kind == Q2_K, n, sum);
+        panel_floats(scales, act_scale, act_stride, false, n, sum, state);
+        clear_sums(sum, n);
+        panel_mins(p, b, token, lines + GROUPS(kind) * STEP_BYTES, n_pairs, n, sum);
+        panel_floats(scales + TILE_ROWS, act_scale, act_stride, true, n, sum, state);
+        lines += (GROUPS(kind) + n_pairs) * STEP_BYTES;
+    }
+}
+
+#define KERNEL_OF(name, kind)                                                                      \
+    ALWAYS_INLINE void name##_few(const struct matmul_job *job, const uint8_t *tile, int row0,     \
+                                  int token, int n)                                                \
+    {                                                                                              \
+        tile_tokens(job, tile, row0, token, kind, n);                                              \
+    }                                                                                              \
+    ALWAYS_INLINE void name##_many(const struct panel *p, int token, __m256 state[][2], int n)     \
+    {                                                                                              \
+        panel_blocks(p, token, state, kind, n);                                                    \
+    }                                                                                              \
+    static void name##_unpack(struct panel *p, const uint8_t *tile)                                \
+    {                                                                                              \
+        unpack_units(p, tile, kind);                                                               \
+    }                                                                                              \
+    static void name##_prepare(struct panel *p)                                                    \
+    {                                                                                              \
+        prepare(p, kind);                                                                          \
+    }                                                                                              \
+    TILE_KERNEL(name##_few_1, name##_few, 1)                                                       \
+    TILE_KERNEL(name##_few_2, name##_few, 2)                                                       \
+    TILE_KERNEL(name##_few_4, name##_few, 4)                                                       \
+    PANEL_RUNS(name##_many, name##_many)                                                           \
+    void matmul_##name##_avxvnni(const union job *j, int begin, int end)                           \
+    {                                                                                              \
+        static const struct tile_kernels few = {                                                   \
+            .one = name##_few_1, .two = name##_few_2, .four = name##_few_4};                       \
+        static const struct panel_ops many = {.n_prepared = PANEL_INPUTS / 32,                     \
+                                              .prepare = name##_prepare,                           \
+                                              .unpack = name##_unpack,                             \
+                                              .run = PANEL_NAMES(name##_many)};                    \
+        matmul_avxvnni(&j->matmul, &few, &many, begin, end);                                       \
+    }
+
+KERNEL_OF(q4_k, Q4_K)
+KERNEL_OF(q5_k, Q5_K)
+KERNEL_OF(q2_k, Q2_K)
