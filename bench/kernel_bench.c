@@ -272,6 +272,7 @@ enum {
     T4_2,
     T4_4,
     T4_AVX2,
+    T4_VNNI,
     ATTENTION,
     MANY
 };
@@ -299,6 +300,7 @@ static const struct {
     [T4_2] = {OP_matmul, PACKING_trits4, 0, 2, N_ISAS, false},
     [T4_4] = {OP_matmul, PACKING_trits4, 0, 4, N_ISAS, false},
     [T4_AVX2] = {OP_matmul, PACKING_trits4, 0, 1, ISA_avx2, false},
+    [T4_VNNI] = {OP_matmul, PACKING_trits4, 0, 1, ISA_avxvnni, false},
     [ATTENTION] = {OP_attention, PACKING_none, 0, 1, N_ISAS, false},
     [MANY] = {OP_matmul, PACKING_trits4, 0, 256, N_ISAS, true},
     {OP_matmul, PACKING_trits4, 0, 512, N_ISAS, true},
@@ -322,6 +324,7 @@ static const struct {
     {OP_matmul, PACKING_q5_1, 32, 512, N_ISAS, true},
     {OP_matmul, PACKING_iq4_nl, 32, 256, N_ISAS, true},
     {OP_matmul, PACKING_iq4_nl, 32, 512, N_ISAS, true},
+    {OP_matmul, PACKING_trits4, 0, 256, ISA_avxvnni, true},
 };
 enum { N_WANTED = sizeof wanted / sizeof wanted[0] };
 
@@ -373,6 +376,8 @@ static const struct {
     {"matmul IQ4_NL, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 20, 0, 0.60},
     {"matmul IQ4_NL, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 21, 0, 0.60},
     {"matvec trits4, AVX2: of read bandwidth", OF_READ, T4_AVX2, 0, 0.85},
+    {"matvec trits4, AVX-VNNI: of read bandwidth", OF_READ, T4_VNNI, 0, 0.85},
+    {"matmul trits4, AVX-VNNI, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 22, 0, 0.60},
     {"attention, f16 KV, 4096 positions, 4 heads per KV head: of read", OF_READ, ATTENTION, 0,
      0.80},
 };
@@ -421,13 +426,15 @@ static int print_table(void)
         struct large large = {options.bytes, N_COLS, wanted[i].group, wanted[i].tokens,
                               is_one_core ? MANY_TOKENS_ROWS : 0};
         /* A scalar kernel would take minutes to say that it misses the bar. */
-        bool is_absent = !row || (row->isa == ISA_scalar && cpu_best_isa() > ISA_scalar);
+        bool is_absent = !row || (row->isa == ISA_scalar && cpu_best_isa() > ISA_scalar) ||
+                         (is_capped && !cpu_has_isa(wanted[i].cap));
         struct data *own = is_absent ? NULL : data_of(data, &n_data, row, &large);
         if (!own)
             continue;
         subjects[i] = (struct subject){.row = row,
                                        .data = own,
                                        .n_threads = is_one_core ? 1 : options.threads,
+                                       .is_capped = is_capped,
                                        .is_read_bound = !is_one_core};
     }
     subjects_measure(subjects, N_WANTED, options.rounds, options.seconds);

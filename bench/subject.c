@@ -78,7 +78,7 @@ static double look_at_limits(const struct subject *s)
     if (s->is_read_bound)
         return limits_read(s->n_threads, false);
     limits_peak(s->row->isa, s->n_threads);
-    return limits_peak(cpu_best_isa(), s->n_threads);
+    return limits_peak(s->is_capped ? s->row->isa : cpu_best_isa(), s->n_threads);
 }
 
 /* One round: passes for at least min_ns; the best of them counts, and the better of the looks at the

@@ -21,6 +21,7 @@ struct subject {
     int n_threads;
     bool is_cached;     /* the data fits the caches: repeated in one measurement */
     bool is_read_bound; /* compared with the read bandwidth */
+    bool is_capped;     /* else with the peak of its instruction set, not of the machine's best */
     int repeats;
     bool is_slow;          /* measured once */
     double ns[MAX_ROUNDS]; /* of one pass, per round; 0: not measured */
