@@ -14,6 +14,7 @@ static const struct {
     [ISA_avxvnni] = {"avxvnni", BIT(scalar) | BIT(avx2) | BIT(avxvnni)},
     [ISA_avx512] = {"avx512", BIT(scalar) | BIT(avx2) | BIT(avx512)},
     [ISA_avx512vbmi] = {"avx512vbmi", BIT(scalar) | BIT(avx2) | BIT(avx512) | BIT(avx512vbmi)},
+    [ISA_amx] = {"amx", BIT(scalar) | BIT(avx2) | BIT(avx512) | BIT(avx512vbmi) | BIT(amx)},
 };
 
 const char *isa_name(enum isa isa)

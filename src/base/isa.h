@@ -13,6 +13,7 @@ enum isa {
     ISA_avxvnni,    /* the same and VNNI on 256 bits: hybrid processors, which have no AVX-512 */
     ISA_avx512,     /* AVX2 and AVX-512 F, BW, VL, DQ, VNNI */
     ISA_avx512vbmi, /* the same and VBMI */
+    ISA_amx,        /* the same and AMX tiles of int8 */
     N_ISAS
 };
 

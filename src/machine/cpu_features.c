@@ -5,6 +5,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 struct cpuid {
     uint32_t eax, ebx, ecx, edx;
@@ -38,8 +41,9 @@ static uint64_t saved_state(void)
     return (uint64_t)high << 32 | low;
 }
 
-#define STATE_AVX    0x06 /* SSE, AVX upper halves */
-#define STATE_AVX512 0xe6 /* and opmask, upper ZMM halves, ZMM16 to 31 */
+#define STATE_AVX    0x06    /* SSE, AVX upper halves */
+#define STATE_AVX512 0xe6    /* and opmask, upper ZMM halves, ZMM16 to 31 */
+#define STATE_TILES  0x60000 /* tile configuration, tile data */
 
 static bool has_avx2(void)
 {
@@ -63,6 +67,32 @@ static bool has_avx512(void)
            has_bit(seven.ecx, 11);
 }
 
+static bool has_avx512vbmi(void)
+{
+    return has_avx512() && has_bit(cpuid(7).ecx, 1);
+}
+
+/* Linux gives a process tile registers when it asks for them: one time, for all its threads, and
+ * before a thread has a signal stack too small for them. */
+#define REQUEST_STATE 0x1023 /* ARCH_REQ_XCOMP_PERM, since Linux 5.16 */
+#define TILE_DATA     18
+
+static bool are_tiles_granted(void)
+{
+    static _Atomic int answer; /* 0: not asked yet, 1: no, 2: yes */
+    if (answer == 0)
+        answer = 1 + (syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0);
+    return answer == 2;
+}
+
+static bool has_amx(void)
+{
+    struct cpuid seven = cpuid(7);
+    bool has_tile_int8 = has_bit(seven.edx, 24) && has_bit(seven.edx, 25);
+    return has_avx512vbmi() && (saved_state() & STATE_TILES) == STATE_TILES && has_tile_int8 &&
+           are_tiles_granted();
+}
+
 bool cpu_has_isa(enum isa isa)
 {
     switch (isa) {
@@ -70,7 +100,8 @@ bool cpu_has_isa(enum isa isa)
     case ISA_avx2: return has_avx2();
     case ISA_avxvnni: return has_avxvnni();
     case ISA_avx512: return has_avx512();
-    case ISA_avx512vbmi: return has_avx512() && has_bit(cpuid(7).ecx, 1);
+    case ISA_avx512vbmi: return has_avx512vbmi();
+    case ISA_amx: return has_amx();
     case N_ISAS: break;
     }
     return false;

@@ -4,7 +4,8 @@
 
 #include "base/isa.h"
 
-/* CPUID reports its features, and the operating system saves its registers (XCR0). */
+/* CPUID reports its features, and the operating system saves its registers (XCR0) and, for tiles,
+ * permits them: this asks it, so the first call comes before threads are started. */
 bool cpu_has_isa(enum isa isa);
 
 /* The strongest of all, and of those that `cap` includes. */
