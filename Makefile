@@ -1,6 +1,6 @@
 # GNU Make. `make help` lists the targets.
 CONFIG   ?= release
-CC       := $(if $(filter default,$(origin CC)),gcc,$(CC))
+CC       := $(if $(filter fuzz,$(CONFIG)),clang,$(if $(filter default,$(origin CC)),gcc,$(CC)))
 PREFIX   ?= /usr/local
 ASSETS   ?=
 ORACLE   ?=
@@ -23,9 +23,6 @@ ifndef CFLAGS_$(CONFIG)
 $(error CONFIG=$(CONFIG): choose one of release, debug, asan, tsan, fuzz)
 endif
 ALL_CFLAGS := -std=gnu11 -ffp-contract=off -fno-strict-aliasing $(WARNINGS) $(CFLAGS_$(CONFIG)) $(CFLAGS)
-ifeq ($(CONFIG),fuzz)
-CC := clang
-endif
 
 # Everything but the targets that need no libraries checks that the libraries are there.
 ifeq ($(filter deps help clean format,$(MAKECMDGOALS)),)
@@ -47,6 +44,7 @@ CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/%.o)
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
 FUZZERS  := $(FUZZ_SRC:%.c=$(BUILD)/%)
 CHECKS   := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/kernels/check*.c))
+EMULATED := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/kernels/*emulated*.c))
 BENCH    := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/*.c))
 TEST_LIB := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/*.c))
 
@@ -72,6 +70,7 @@ $(BUILD)/%_avx2.o:       ISA := $(AVX2)
 $(BUILD)/%_avxvnni.o:    ISA := $(AVX2) -mavxvnni
 $(BUILD)/%_avx512.o:     ISA := $(AVX512)
 $(BUILD)/%_avx512vbmi.o: ISA := $(AVX512) -mavx512vbmi
+$(BUILD)/%_amx.o:        ISA := $(AVX512) -mavx512vbmi -mamx-tile -mamx-int8
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -82,12 +81,12 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_LIB) $(BUILD)/libtrine.a
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(filter-out %.a,$^) $(BUILD)/libtrine.a $(PKG_LIBS) -lcmocka -lm -o $@
 # The checks of kernels are also the calls that kernel_bench times. Of commands, what is computed is tested by itself.
 $(filter $(BUILD)/tests/kernels/%,$(TESTS)): $(CHECKS)
+$(BUILD)/tests/kernels/test_matmul_amx: $(EMULATED)
 $(BUILD)/tests/cli/test_bench_counters: $(BUILD)/src/cli/bench_counters.o $(BUILD)/src/cli/bench_tests.o
 
 $(BUILD)/bench/barrier_bench: $(BUILD)/bench/barrier_bench.o $(BUILD)/libtrine.a
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lm -o $@
-
 $(BUILD)/bench/kernel_bench: $(filter-out %/barrier_bench.o,$(BENCH)) $(CHECKS) $(BUILD)/libtrine.a
+$(BUILD)/bench/barrier_bench $(BUILD)/bench/kernel_bench:
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(PKG_LIBS) -lm -o $@
 
 $(BUILD)/fuzz/%: $(BUILD)/fuzz/%.o $(BUILD)/libtrine.a
@@ -147,4 +146,4 @@ help: ## this list
 
 .PHONY: .FORCE all demo bench test check fuzz-seeds check-numa check-all fuzz-one deps install format clean help
 .SECONDARY:
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:%=%.d) $(FUZZERS:%=%.d) $(TEST_LIB:.o=.d) $(CHECKS:.o=.d) $(BENCH:.o=.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:%=%.d) $(FUZZERS:%=%.d) $(TEST_LIB:.o=.d) $(CHECKS:.o=.d) $(EMULATED:.o=.d) $(BENCH:.o=.d)

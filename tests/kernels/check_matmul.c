@@ -295,7 +295,8 @@ static bool is_trits(enum packing packing)
     return packing == PACKING_trits4 || packing == PACKING_trits5;
 }
 
-/* Rows so long that sums kept shifted must be flushed, and many tokens at once. */
+/* Rows so long that sums kept shifted must be flushed, many tokens at once, and both: several panels of
+ * inputs, and more tiles than one panel has. */
 static void check_long(struct check *c, int group)
 {
     static const int64_t cols[] = {4096, 65536 + 32, 131072 + 260};
@@ -308,6 +309,11 @@ static void check_long(struct check *c, int group)
         matmul_once(c,
                     &(struct matmul_shape){group, tokens[i], 16 * (1 + i % 3) + i % 2,
                                            group ? 3 * group : 100, EPILOGUE_STORE, FILL_RANDOM});
+    static const int rows[] = {33, 130};
+    int64_t n_cols = group ? 8448 : 8300;
+    for (int i = 0; !packing_needs(c->row->packing, group).is_float && i < 2 && !c->failed; i++)
+        matmul_once(c, &(struct matmul_shape){group, 17 + 16 * i, rows[i], n_cols, EPILOGUE_ADD,
+                                              i ? FILL_RANDOM : FILL_MAX});
 }
 
 void check_matmul(struct check *c)

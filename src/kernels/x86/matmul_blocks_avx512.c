@@ -40,8 +40,8 @@ PANEL_TABLE(panel_grouped_min, 4)
     FEW_RUN(name, 2, fields_grouped_tile, &fields_##name, 2)                                       \
     FEW_RUN(name, 3, fields_grouped_tile, &fields_##name, 3)                                       \
     FEW_RUN(name, 4, fields_grouped_tile, &fields_##name, 4)                                       \
-    static void unpack_##name(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,      \
-                              float *scales, int16_t *sub_scales)                                  \
+    void unpack_##name##_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,    \
+                                float *scales, int16_t *sub_scales)                                \
     {                                                                                              \
         (void)sub_scales;                                                                          \
         fields_unpack(p, tile, &fields_##name, pitch, codes, scales);                              \
@@ -54,7 +54,7 @@ PANEL_TABLE(panel_grouped_min, 4)
                                         .group = 32,                                               \
                                         .sum_group = 32,                                           \
                                         .max_tokens = PANEL_TOKENS / 2,                            \
-                                        .unpack = unpack_##name,                                   \
+                                        .unpack = unpack_##name##_avx512,                          \
                                         ops};                                                      \
         if (j->matmul.n_tokens <= FEW_TOKENS)                                                      \
             few_matmul(&j->matmul, few, begin, end);                                               \

@@ -30,6 +30,15 @@ struct panel {
 /* Runs a panel for the tokens from `token`; state: (tokens, n_tiles) accumulators. */
 typedef void panel_run(const struct panel *panel, int token, __m512i *state);
 
+/* Unpacks a panel's inputs of one tile: 64 bytes of codes to every pitch-th, and so scales. */
+typedef void panel_unpack(const struct panel *panel, int64_t tile, int pitch, uint8_t *codes,
+                          float *scales, int16_t *sub_scales);
+/* Those that matmul_amx.c uses too. */
+panel_unpack unpack_trits4_avx512, unpack_trits5_avx512vbmi, unpack_q4_0_avx512, unpack_q8_0_avx512,
+    unpack_q4_k_avx512, unpack_q5_k_avx512, unpack_q2_k_avx512, unpack_q6_k_avx512;
+/* Of the same file as q4_0. */
+panel_unpack unpack_q4_1_avx512, unpack_q5_0_avx512, unpack_q5_1_avx512, unpack_iq4_nl_avx512;
+
 /* What a packing does with panels. */
 struct panel_ops {
     int inputs; /* of a panel: whole units, a multiple of 64 */
@@ -39,8 +48,7 @@ struct panel_ops {
     int sub_scales;        /* pairs of int16 of a row and group */
     int max_tokens;        /* of a run */
     panel_run *const *run; /* by [n_tiles - 1][n_tokens - 1] */
-    void (*unpack)(const struct panel *panel, int64_t tile, int pitch, uint8_t *codes,
-                   float *scales, int16_t *sub_scales);
+    panel_unpack *unpack;
     void (*look)(struct panel *panel); /* at the activations of a panel; may be NULL */
 };
 

@@ -91,8 +91,8 @@ INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const
 
 PANEL_TABLE(panel_blocks, 4)
 
-static void unpack(const struct panel *p, int64_t tile, int pitch, uint8_t *codes, float *scales,
-                   int16_t *sub_scales)
+void unpack_q2_k_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
+                        float *scales, int16_t *sub_scales)
 {
     const uint8_t *unit = tile_at(p->job, tile) + p->col0 / BLOCK * UNIT_BYTES;
     for (int64_t b = 0; b < p->n / BLOCK; b++, unit += UNIT_BYTES) {
@@ -130,7 +130,7 @@ void matmul_q2_k_avx512(const union job *j, int begin, int end)
                                          .sub_scales = GROUPS + PAIRS,
                                          .max_tokens = PANEL_TOKENS / 2,
                                          .run = panel_blocks_runs,
-                                         .unpack = unpack,
+                                         .unpack = unpack_q2_k_avx512,
                                          .look = look};
     if (j->matmul.n_tokens <= FEW_TOKENS)
         few_matmul(&j->matmul, few, begin, end);

@@ -162,13 +162,13 @@ INLINE void unpack_units(const struct panel *p, int64_t tile, const bool has_fif
     }
 }
 
-static void unpack_q4_k(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
+void unpack_q4_k_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
                         float *scales, int16_t *sub_scales)
 {
     unpack_units(p, tile, false, pitch, codes, scales, sub_scales);
 }
 
-static void unpack_q5_k(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
+void unpack_q5_k_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
                         float *scales, int16_t *sub_scales)
 {
     unpack_units(p, tile, true, pitch, codes, scales, sub_scales);
@@ -189,7 +189,7 @@ static void look(struct panel *p)
 void matmul_q4_k_avx512(const union job *j, int begin, int end)
 {
     static few_tokens *const few[MAX_FEW] = {q4_k_1, q4_k_2, q4_k_3, q4_k_4};
-    static const struct panel_ops ops = K_OPS(unpack_q4_k);
+    static const struct panel_ops ops = K_OPS(unpack_q4_k_avx512);
     if (j->matmul.n_tokens <= FEW_TOKENS)
         few_matmul(&j->matmul, few, begin, end);
     else
@@ -199,7 +199,7 @@ void matmul_q4_k_avx512(const union job *j, int begin, int end)
 void matmul_q5_k_avx512(const union job *j, int begin, int end)
 {
     static few_tokens *const few[MAX_FEW] = {q5_k_1, q5_k_2, q5_k_3, q5_k_4};
-    static const struct panel_ops ops = K_OPS(unpack_q5_k);
+    static const struct panel_ops ops = K_OPS(unpack_q5_k_avx512);
     if (j->matmul.n_tokens <= FEW_TOKENS)
         few_matmul(&j->matmul, few, begin, end);
     else

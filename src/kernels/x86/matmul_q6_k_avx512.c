@@ -189,8 +189,8 @@ INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const
 
 PANEL_TABLE(panel_blocks, 4)
 
-static void unpack(const struct panel *p, int64_t tile, int pitch, uint8_t *codes, float *scales,
-                   int16_t *sub_scales)
+void unpack_q6_k_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
+                        float *scales, int16_t *sub_scales)
 {
     const uint8_t *w = tile_at(p->job, tile);
     __m512i low = _mm512_set1_epi8(0x0f), high = _mm512_set1_epi8(0x30);
@@ -245,7 +245,7 @@ void matmul_q6_k_avx512(const union job *j, int begin, int end)
                                          .sub_scales = GROUPS,
                                          .max_tokens = PANEL_TOKENS / 2,
                                          .run = panel_blocks_runs,
-                                         .unpack = unpack,
+                                         .unpack = unpack_q6_k_avx512,
                                          .look = look};
     const struct matmul_job *job = &j->matmul;
     if (job->n_tokens <= FEW_TOKENS)

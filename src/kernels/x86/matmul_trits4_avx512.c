@@ -59,8 +59,8 @@ FEW_RUN(grouped, 4, fields_grouped_tile, &fields, 4)
 PANEL_TABLE(panel_row, 8)
 PANEL_TABLE(panel_grouped, 4)
 
-static void unpack(const struct panel *p, int64_t tile, int pitch, uint8_t *codes, float *scales,
-                   int16_t *sub_scales)
+void unpack_trits4_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
+                          float *scales, int16_t *sub_scales)
 {
     (void)sub_scales;
     fields_unpack(p, tile, &fields, pitch, codes, scales);
@@ -82,6 +82,6 @@ void matmul_trits4_avx512(const union job *j, int begin, int end)
                                   .sum_group = group,
                                   .max_tokens = group ? PANEL_TOKENS / 2 : PANEL_TOKENS,
                                   .run = group ? panel_grouped_runs : panel_row_runs,
-                                  .unpack = unpack};
+                                  .unpack = unpack_trits4_avx512};
     panel_matmul(job, &ops, begin, end);
 }

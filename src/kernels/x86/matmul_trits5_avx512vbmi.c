@@ -206,8 +206,8 @@ PANEL_TABLE(panel_row, 8)
 PANEL_TABLE(panel_grouped, 4)
 
 /* Panels begin at a unit. */
-static void unpack(const struct panel *p, int64_t tile, int pitch, uint8_t *codes, float *scales,
-                   int16_t *sub_scales)
+void unpack_trits5_avx512vbmi(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
+                              float *scales, int16_t *sub_scales)
 {
     (void)sub_scales;
     const struct tables tables = load_tables();
@@ -250,6 +250,6 @@ void matmul_trits5_avx512vbmi(const union job *j, int begin, int end)
                                   .sum_group = group,
                                   .max_tokens = group ? PANEL_TOKENS / 2 : PANEL_TOKENS,
                                   .run = group ? panel_grouped_runs : panel_row_runs,
-                                  .unpack = unpack};
+                                  .unpack = unpack_trits5_avx512vbmi};
     panel_matmul(job, &ops, begin, end);
 }
