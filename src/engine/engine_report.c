@@ -84,8 +84,7 @@ static void describe_kernels(const struct engine *e, char *text, size_t size)
             if (is_told[p])
                 continue;
             is_told[p] = true;
-            append(text, size, "%s%s", separator,
-                   kernel_select(OP_matmul, p, e->plan.options.isa)->name);
+            append(text, size, "%s%s", separator, e->plan.matmul[p]->name);
             separator = ", ";
         }
     }

@@ -51,28 +51,46 @@ static int claim_unit(struct claim *claim, uint32_t seq, int n, bool is_owner)
     }
 }
 
-/* Rows [begin, end) of a matmul, just computed on this node, to the others. */
-static void scatter_rows(const struct part *part, int begin, int end)
+/* Rows [begin, end) of some tokens of a matmul, just computed on this node, to the others. */
+static void scatter_rows(const struct part *part, int token0, int token1, int begin, int end)
 {
     const struct scatter *s = part->scatter;
     int first = begin / s->divisor, n = end / s->divisor - first;
     for (int node = 0; node < s->n_nodes; node++)
-        for (int t = 0; s->to[node] && t < part->job.matmul.n_tokens; t++)
+        for (int t = token0; s->to[node] && t < token1; t++)
             memcpy(s->to[node] + t * s->stride + first, s->from + t * s->stride + first,
                    (size_t)n * sizeof(float));
+}
+
+/* Grains [begin, end) of a part that is divided by rows only, or of one range of its tokens. */
+static void run_grains(const struct part *part, int block, int begin, int end)
+{
+    int row0 = begin * part->grain, row1 = end * part->grain, token0 = 0, token1 = 0;
+    row1 = row1 < part->n ? row1 : part->n;
+    if (part->scatter || part->n_token_blocks > 1)
+        part_token_range(part, block, &token0, &token1);
+    if (part->n_token_blocks > 1) {
+        if (token0 == token1)
+            return;
+        union job own = part->job;
+        matmul_tokens(&own.matmul, token0, token1);
+        part->run(&own, row0, row1);
+    } else {
+        part->run(&part->job, row0, row1);
+    }
+    if (part->scatter)
+        scatter_rows(part, token0, token1, row0, row1);
 }
 
 /* Units [begin, end) of a step, which are numbered through its parts. */
 static void run_units(const struct step *step, int begin, int end)
 {
     for (const struct part *part = step->parts; begin < end; part++) {
-        int n = part_units(part), last = end < n ? end : n;
-        if (begin < last) {
-            int row0 = begin * part->grain, row1 = last * part->grain;
-            row1 = row1 < part->n ? row1 : part->n;
-            part->run(&part->job, row0, row1);
-            if (part->scatter)
-                scatter_rows(part, row0, row1);
+        int n = part_units(part), last = end < n ? end : n, each = part_grains(part, part->n);
+        for (int at = begin, next; at < last; at = next) {
+            int block = at / each, grain0 = block * each;
+            next = grain0 + each < last ? grain0 + each : last;
+            run_grains(part, block, at - grain0, next - grain0);
         }
         begin = begin > n ? begin - n : 0;
         end -= n;
@@ -187,7 +205,11 @@ static void link_weights(struct program *program, const struct team_member *me, 
                 end -= part_units(part);
                 part++;
             }
-            uint64_t unit_bytes = part->weight_bytes / (uint64_t)part_units(part);
+            int n_grains = part_grains(part, part->n);
+            uint64_t unit_bytes = part->weight_bytes / (uint64_t)n_grains;
+            end -= begin / n_grains * n_grains;
+            begin %= n_grains;
+            end = end < n_grains ? end : n_grains;
             uint64_t bytes = begin < end ? unit_bytes * (uint64_t)(end - begin) : 0;
             step->next_weights = part->weights + unit_bytes * (uint64_t)begin;
             step->next_bytes = bytes < most ? bytes : most;

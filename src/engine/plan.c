@@ -60,6 +60,7 @@ static void build_output(struct builder *b)
     struct part part = part_matmul(b, w, a, EPILOGUE_STORE, out, n_vocab);
     part.fit = fit_output;
     part.extent = EXTENT_ANY_LOGITS;
+    part.n_token_blocks = 1; /* few columns want logits */
     step_add(builder_step(b, STEP_OUTPUT, -1, SYNC_GLOBAL, 1), &part);
 }
 
@@ -128,8 +129,11 @@ static int units_of(const struct step *step, enum extent extent)
 {
     int n = 0;
     for (int i = 0; i < step->n_parts; i++)
-        if (step->parts[i].extent == extent)
-            n += (step->parts[i].per + step->parts[i].grain - 1) / step->parts[i].grain;
+        if (step->parts[i].extent == extent) {
+            struct part part = step->parts[i];
+            part.n = part.per;
+            n += part_units(&part);
+        }
     return n;
 }
 

@@ -47,6 +47,7 @@ struct part {
     struct scatter *scatter; /* owned: plan memory, or NULL */
     enum extent extent;
     int per, grain;
+    int n_token_blocks;     /* matmul: units are rows by that many ranges of tokens; 0 or 1: all */
     int n;                  /* of the present batch: per * extent */
     const uint8_t *weights; /* matmul: what it reads, and how much */
     uint64_t weight_bytes;
@@ -114,6 +115,8 @@ struct plan {
     const struct team_layout *layout; /* borrowed */
     struct engine_options options;    /* with every default resolved */
     struct weight_slices slices;
+    const struct kernel_row
+        *matmul[N_PACKINGS];              /* that multiply: kernel_select, or the next below */
     struct kv_page_layout *pages;         /* owned: arena; (n_nodes) */
     int *n_kv_heads;                      /* owned: arena; (n_nodes) */
     int n_slots;                          /* pages of each layer and node */
@@ -160,10 +163,15 @@ static inline int plan_few_block(const struct plan *plan, int n_tokens)
     return n_tokens < most ? n_tokens : most;
 }
 
-/* Units of a part. */
+/* Grains of n rows, tokens or units, and units of a part: one range of tokens after the other. */
+static inline int part_grains(const struct part *part, int n)
+{
+    return (n + part->grain - 1) / part->grain;
+}
+
 static inline int part_units(const struct part *part)
 {
-    return (part->n + part->grain - 1) / part->grain;
+    return part_grains(part, part->n) * (part->n_token_blocks > 1 ? part->n_token_blocks : 1);
 }
 
 #endif

@@ -121,6 +121,10 @@ bool builder_by_chunks(const struct builder *b);
 bool builder_is_by_position(const struct builder *b);
 
 /* Parts. */
+/* Tokens [*first, *end) of range `block` of a matmul's. */
+void part_token_range(const struct part *part, int block, int *first, int *end);
+/* The same products for tokens [first, end) only. */
+void matmul_tokens(struct matmul_job *job, int first, int end);
 kernel *builder_kernel(const struct builder *b, enum op op, enum packing packing);
 struct part part_matmul(struct builder *b, const struct weight_slice *w, struct activations a,
                         enum epilogue epilogue, float *out, int64_t out_stride);

@@ -33,6 +33,8 @@ static void resolve(struct plan *plan, const struct engine_options *options)
     o->n_batch = o->n_batch ? o->n_batch : ENGINE_MAX_BATCH;
     o->n_logits = o->n_logits ? o->n_logits : o->n_sessions;
     o->n_logits = o->n_logits < o->n_batch ? o->n_logits : o->n_batch;
+    for (enum packing p = PACKING_none + 1; p < N_PACKINGS; p++)
+        plan->matmul[p] = kernel_select(OP_matmul, p, o->isa);
 }
 
 static enum status make_pages(struct plan *plan, struct error *err)

@@ -8,11 +8,19 @@
 #define GRAINS_EACH 8 /* of a thread, at least, where rows are few */
 #define FLOAT_TILES                                                                                \
     4 /* of a grain at least, where rows are many: the chains of floats that run at once */
-#define MANY_ROWS   64 /* of a grain with many tokens: panels are unpacked once for all of them */
-#define REDUCE_ROWS 256
+#define MANY_ROWS         64 /* of a grain with many tokens: panels are unpacked once for all of them */
+#define REDUCE_ROWS       256
+/* On AMX tiles: as many rows as panels hold of inputs that are usual, so that activations are read once
+ * for all of them. */
+#define TILES_ROWS        256
+#define TILES_GRAINS_EACH 2
+#define MOST_BLOCKS       4   /* ranges of tokens, */
+#define LEAST_TOKENS      128 /* of at least so many */
 
 kernel *builder_kernel(const struct builder *b, enum op op, enum packing packing)
 {
+    if (op == OP_matmul)
+        return b->plan->matmul[packing]->run;
     return kernel_select(op, packing, b->plan->options.isa)->run;
 }
 
@@ -21,16 +29,30 @@ static int threads_of(const struct builder *b)
     return b->plan->layout->nodes[b->node].n_threads;
 }
 
+/* Ranges that tokens are divided in. A thread with R of the rows and N tokens reads N activations of an
+ * input and unpacks R weights; B ranges make that N / B and R * B, which is least where both are equal.
+ * For machines with so many threads that rows get few; not measured on one. */
+static int matmul_token_blocks(const struct builder *b, const struct packed *w)
+{
+    int64_t rows = w->n_rows / threads_of(b) + 1;
+    int n = 1;
+    while (b->kind == PROGRAM_MANY && n < MOST_BLOCKS && 4 * n * n * rows <= builder_capacity(b))
+        n *= 2;
+    return n;
+}
+
 static int matmul_grain(const struct builder *b, const struct packed *w)
 {
     if (w->n_rows == 0 || w->n_cols == 0)
         return TILE_ROWS;
     uint64_t tile_bytes = packed_tile_bytes(w->packing, w->group, w->n_cols);
     int64_t n_tiles = (w->n_rows + TILE_ROWS - 1) / TILE_ROWS;
-    int64_t most = n_tiles / ((int64_t)threads_of(b) * GRAINS_EACH);
+    bool has_tiles = b->plan->matmul[w->packing]->isa == ISA_amx;
+    int64_t n_each = has_tiles && b->kind == PROGRAM_MANY ? TILES_GRAINS_EACH : GRAINS_EACH;
+    int64_t most = n_tiles * matmul_token_blocks(b, w) / ((int64_t)threads_of(b) * n_each);
     int64_t tiles = (int64_t)(GRAIN_BYTES / tile_bytes);
     if (b->kind == PROGRAM_MANY)
-        tiles = MANY_ROWS / TILE_ROWS;
+        tiles = (has_tiles ? TILES_ROWS : MANY_ROWS) / TILE_ROWS;
     else if (tiles < FLOAT_TILES && packing_needs(w->packing, w->group).is_float)
         tiles = FLOAT_TILES;
     tiles = tiles < most ? tiles : most;
@@ -42,6 +64,34 @@ static int matmul_grain(const struct builder *b, const struct packed *w)
 static void fit_matmul(struct part *part, const struct batch_shape *shape)
 {
     part->job.matmul.n_tokens = shape->n_tokens;
+}
+
+void part_token_range(const struct part *part, int block, int *first, int *end)
+{
+    int n = part->job.matmul.n_tokens, each = n;
+    if (part->n_token_blocks > 1) {
+        each = (n + part->n_token_blocks - 1) / part->n_token_blocks;
+        each = each < LEAST_TOKENS ? LEAST_TOKENS : (each + 15) / 16 * 16;
+    }
+    *first = block * each < n ? block * each : n;
+    *end = *first + each < n ? *first + each : n;
+}
+
+void matmul_tokens(struct matmul_job *job, int first, int end)
+{
+    struct activations *a = &job->a;
+    int64_t t = first;
+    job->n_tokens = end - first;
+    a->q = a->q ? a->q + t * a->stride : NULL;
+    a->x = a->x ? a->x + t * a->stride : NULL;
+    a->scale = a->scale ? a->scale + t * a->n_scales : NULL;
+    a->sum = a->sum ? a->sum + t * a->n_sums : NULL;
+    job->token_scale = job->token_scale ? job->token_scale + t : NULL;
+    job->out = job->out ? job->out + t * job->out_stride : NULL;
+    job->out_int = job->out_int ? job->out_int + t * job->out_stride : NULL;
+    job->out_f16 = job->out_f16 ? job->out_f16 + t : NULL;
+    job->cosines = job->cosines ? job->cosines + t * (job->head_dim / 2) : NULL;
+    job->sines = job->sines ? job->sines + t * (job->head_dim / 2) : NULL;
 }
 
 struct part part_matmul(struct builder *b, const struct weight_slice *w, struct activations a,
@@ -62,6 +112,7 @@ struct part part_matmul(struct builder *b, const struct weight_slice *w, struct 
     part.run = builder_kernel(b, OP_matmul, w->w.packing);
     part.per = (int)w->w.n_rows;
     part.grain = matmul_grain(b, &w->w);
+    part.n_token_blocks = matmul_token_blocks(b, &w->w);
     part.weights = w->w.data;
     part.weight_bytes = weight_slice_bytes(w);
     return part;
