@@ -81,7 +81,7 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_LIB) $(BUILD)/libtrine.a
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(filter-out %.a,$^) $(BUILD)/libtrine.a $(PKG_LIBS) -lcmocka -lm -o $@
 # The checks of kernels are also the calls that kernel_bench times. Of commands, what is computed is tested by itself.
 $(filter $(BUILD)/tests/kernels/%,$(TESTS)): $(CHECKS)
-$(BUILD)/tests/kernels/test_matmul_amx: $(EMULATED)
+$(BUILD)/tests/kernels/test_matmul_amx $(BUILD)/tests/engine/test_kernel_choice: $(EMULATED)
 $(BUILD)/tests/cli/test_bench_counters: $(BUILD)/src/cli/bench_counters.o $(BUILD)/src/cli/bench_tests.o
 
 $(BUILD)/bench/barrier_bench: $(BUILD)/bench/barrier_bench.o $(BUILD)/libtrine.a

@@ -89,6 +89,8 @@ static void put_choices(json_t *fields, const struct bench_run *run, const struc
     static const char *const heads[] = {"keep", "q8_0", "q6_k", "q4_k", "q4_0"};
     put_text(fields, "isa", isa_name(o->isa));
     put_text(fields, "head", heads[o->head]);
+    static const char *const trits[] = {"auto", "trits4", "trits5"};
+    put_text(fields, "trits", trits[o->trits]);
     static const char *const act_scales[] = {"node", "token", "group"};
     put_text(fields, "act_scale", act_scales[o->act_scale]);
     put_text(fields, "barrier", o->is_flat_barrier ? "flat" : "two-level");

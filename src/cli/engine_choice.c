@@ -28,6 +28,7 @@ enum status engine_choice_resolve(const struct engine_choice *c, struct engine_o
     o->n_threads_a_node = (int)c->n_threads_a_node;
     TRY(engine_choice_isa(c->isa, &o->isa, err));
     o->head = (enum head_type)c->head;
+    o->trits = (enum trits)c->trits;
     o->is_unpinned = c->is_unpinned;
     o->dataflow = (enum dataflow)c->dataflow;
     o->is_flat_barrier = c->barrier == 1;

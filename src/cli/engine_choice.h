@@ -10,7 +10,7 @@ struct engine_choice {
     int64_t n_threads, n_nodes, n_threads_a_node, n_extra, n_promoted, prefetch_kib;
     const char *isa;
     int dataflow, barrier, rows, quantise, act_scale, kv_placement, weights_placement;
-    int row_scatter, row_attention, attention_split, head;
+    int row_scatter, row_attention, attention_split, head, trits;
     int i2s_layout; /* of the model: i2s_layout_rule */
     bool is_unpinned;
 };
@@ -46,6 +46,8 @@ struct engine_choice {
          OPT_FLAG,   ENGINE_AT(base, is_unpinned),                                                 \
          0,          0},                                                                           \
         {NULL, NULL, NULL, "Experiments (defaults are the fastest known)", OPT_FLAG, 0, 0, 0},     \
+        ENGINE_WORD(base, "--trits", "auto|trits4|trits5", "auto",                                 \
+                    "packing of ternary weights: the faster one here, or 4 or 5 a byte", trits),   \
         ENGINE_WORD(base, "--dataflow", "auto|column|row", "auto",                                 \
                     "how nodes divide a layer: partial sums, or outputs that all nodes get",       \
                     dataflow),                                                                     \

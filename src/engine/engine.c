@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "engine/engine_state.h"
+#include "engine/kernel_choice.h"
 #include "engine/placement.h"
 
 static uint64_t file_bytes(const struct model *model)
@@ -38,14 +39,16 @@ static enum status make_plan(struct engine *e, struct engine_options options,
     if (machine)
         options.memory_bytes = e->topology.memory_bytes;
     bool is_open = options.n_threads == 0 && options.n_nodes == 0 && !options.n_threads_a_node;
+    uint64_t bytes = file_bytes(e->model);
     if (is_open) {
-        request.n_nodes =
-            engine_best_nodes(e->topology.n_nodes, file_bytes(e->model), e->model->config.n_layer);
+        request.n_nodes = engine_best_nodes(e->topology.n_nodes, bytes, e->model->config.n_layer);
         e->is_kept_small = request.n_nodes < e->topology.n_nodes;
     }
     TRY(team_layout_make(&e->layout, &e->topology, &request, err));
-    if (has_team)
+    if (has_team) {
         TRY(team_open(&e->team, &e->layout, !options.is_unpinned, err));
+        TRY(kernel_choose_trits(&options, e->model, bytes, &e->topology, e->team, err));
+    }
     return plan_make(&e->plan, e->model, &e->layout, &options, e->team, err);
 }
 
@@ -169,6 +172,7 @@ static enum status start(struct engine *e, engine_progress *progress, void *cont
 {
     TRY(take_memory(e, err));
     team_run(e->team, touch_memory, e);
+    TRY(kernel_choose_products(&e->plan, e->team, &e->topology, err));
     TRY(bind_plan(e, err));
     TRY(open_cache(e, err));
     TRY(placement_fill(&e->plan, e->team, progress, context, err));

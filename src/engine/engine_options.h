@@ -32,6 +32,9 @@ enum row_attention { ROW_ATTENTION_HEAD, ROW_ATTENTION_POSITION };
 /* Row-owned only: each thread writes its rows to every node, or each node copies what it lacks. */
 enum row_scatter { ROW_SCATTER_DIRECT, ROW_SCATTER_COPY };
 
+/* How ternary weights are packed where both packings hold them: the faster here, or one of the two. */
+enum trits { TRITS_AUTO, TRITS_4, TRITS_5 };
+
 /* The type of the output matrix in memory: the file's, or one that it is converted to at load. */
 #define HEAD_TYPE_LIST(X)                                                                          \
     X(KEEP, N_FORMATS, none)                                                                       \
@@ -63,6 +66,7 @@ struct engine_options {
     enum kv_format kv_format;
     uint64_t memory_bytes; /* that everything may take; 0: what is free on this machine */
     enum head_type head;
+    enum trits trits;
 
     enum dataflow dataflow;
     bool is_flat_barrier;

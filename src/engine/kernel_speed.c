@@ -66,27 +66,49 @@ static struct packed enlarged(const struct part *part, uint64_t least_bytes)
     return w;
 }
 
-/* The part's job on a matrix that has its memory, with memory for the rest. */
-static enum status make_job(struct matmul_job *job, struct arena *arena, const struct part *part,
-                            struct packed w, struct error *err)
+static int per_group(int64_t n_cols, int group)
 {
-    *job = part->job.matmul;
-    job->w = w;
+    return group ? (int)((n_cols + group - 1) / group) : 1;
+}
+
+/* A job on a matrix that has its memory, with memory for the rest; activations are zeros. */
+static enum status make_job(struct matmul_job *job, struct arena *arena, struct packed w,
+                            int n_tokens, struct error *err)
+{
+    struct packing_needs needs = packing_needs(w.packing, w.group);
     struct activations *a = &job->a;
-    a->q = arena_alloc(arena, (size_t)a->stride, sizeof *a->q);
-    a->x = arena_alloc(arena, (size_t)a->stride, sizeof *a->x);
-    a->scale = arena_alloc(arena, (size_t)a->n_scales + 1, sizeof *a->scale);
-    a->sum = arena_alloc(arena, (size_t)a->n_sums + 1, sizeof *a->sum);
-    job->out = arena_alloc(arena, (size_t)job->w.n_rows, sizeof *job->out);
+    size_t n = (size_t)n_tokens, n_out = n * (size_t)w.n_rows;
+    *job = (struct matmul_job){.w = w, .n_tokens = n_tokens, .scale = {1, 1}};
+    job->out_stride = w.n_rows;
+    a->n_cols = w.n_cols;
+    a->stride = (w.n_cols + 19 + 63) / 64 * 64; /* whole steps of every packing */
+    a->group = needs.act_group;
+    a->sum_group = needs.sum_group;
+    a->n_scales = per_group(w.n_cols, needs.act_group);
+    a->n_sums = per_group(w.n_cols, needs.sum_group);
+    if (needs.is_float)
+        a->x = arena_alloc(arena, n * (size_t)a->stride, sizeof *a->x);
+    else
+        a->q = arena_alloc(arena, n * (size_t)a->stride, sizeof *a->q);
+    a->scale = arena_alloc(arena, n * (size_t)a->n_scales, sizeof *a->scale);
+    a->sum = arena_alloc(arena, n * (size_t)a->n_sums, sizeof *a->sum);
+    job->out = arena_alloc(arena, n_out, sizeof *job->out);
     job->scratch = arena_alloc(arena, MATMUL_SCRATCH_BYTES, 1);
-    if (!a->q || !a->x || !a->scale || !a->sum || !job->out || !job->scratch)
-        return fail_memory(err, "kernel probe", (size_t)w.n_rows * sizeof *job->out);
-    job->n_tokens = 1;
-    job->epilogue = EPILOGUE_STORE;
-    job->out_stride = job->w.n_rows;
-    job->bias = NULL; /* these have as many numbers as the plan's matrix has rows */
-    job->row_scale = job->token_scale = NULL;
+    if ((!a->q && !a->x) || !a->scale || !a->sum || !job->out || !job->scratch)
+        return fail_memory(err, "kernel probe", n_out * sizeof *job->out);
     return STATUS_OK;
+}
+
+/* Seconds of a pass over all rows. */
+static double time_passes(kernel *run, const union job *job, double seconds)
+{
+    int64_t begin = clock_ns(), now, n = 0;
+    do {
+        run(job, 0, (int)job->matmul.w.n_rows);
+        now = clock_ns();
+        n++;
+    } while ((double)(now - begin) < seconds * 1e9);
+    return (double)(now - begin) / 1e9 / (double)n;
 }
 
 /* Seconds a byte, after a first pass that counts for nothing. */
@@ -95,16 +117,10 @@ static enum status time_part(double *byte_s, const struct part *part, struct pac
 {
     struct arena arena = {0};
     union job job;
-    enum status status = make_job(&job.matmul, &arena, part, w, err);
+    enum status status = make_job(&job.matmul, &arena, w, 1, err);
     if (status == STATUS_OK) {
         part->run(&job, 0, (int)w.n_rows);
-        int64_t begin = clock_ns(), now, n = 0;
-        do {
-            part->run(&job, 0, (int)w.n_rows);
-            now = clock_ns();
-            n++;
-        } while ((double)(now - begin) < seconds * 1e9);
-        *byte_s = (double)(now - begin) / 1e9 / (double)n / (double)bytes_of(&w);
+        *byte_s = time_passes(part->run, &job, seconds) / (double)bytes_of(&w);
     }
     arena_done(&arena);
     return status;
@@ -150,5 +166,100 @@ enum status kernel_speed_measure(double *bytes_s, const struct plan *plan,
     }
     memory_free(kinds);
     *bytes_s = all_bytes / all_s;
+    return status;
+}
+
+/* What one thread multiplies in a race; a cache line of its own. */
+struct racer {
+    _Alignas(64) union job jobs[2];
+    struct node_arena memory; /* both matrices, one after the other the same bytes */
+    struct arena arena;
+    double weights_s;
+    enum status status;
+};
+
+struct race {
+    const struct kernel_trial *trials[2];
+    const struct topology *topology;
+    const struct team_layout *layout;
+    struct racer *racers; /* (n_threads) */
+    int runs;             /* which of the two */
+    double seconds;
+};
+
+static enum status make_racer(const struct race *race, struct racer *racer, int memory_node)
+{
+    struct error lost;
+    uint64_t bytes[2] = {bytes_of(&race->trials[0]->w), bytes_of(&race->trials[1]->w)};
+    uint64_t most = bytes[0] > bytes[1] ? bytes[0] : bytes[1];
+    TRY(node_arena_open(&racer->memory, race->topology, race->layout, MEMORY_LOCAL, memory_node,
+                        most, "kernel probe", &lost));
+    memset(racer->memory.base, MADE_UP, most);
+    for (int i = 0; i < 2; i++) {
+        const struct kernel_trial *trial = race->trials[i];
+        struct packed w = trial->w;
+        w.data = racer->memory.base;
+        TRY(make_job(&racer->jobs[i].matmul, &racer->arena, w, trial->n_tokens, &lost));
+    }
+    return STATUS_OK;
+}
+
+static void prepare_racer(void *context, const struct team_member *me)
+{
+    struct race *race = context;
+    struct racer *racer = &race->racers[me->index];
+    racer->status = make_racer(race, racer, race->layout->nodes[me->node].memory_node);
+}
+
+static void run_racer(void *context, const struct team_member *me)
+{
+    const struct race *race = context;
+    struct racer *racer = &race->racers[me->index];
+    const union job *job = &racer->jobs[race->runs];
+    double weights = (double)job->matmul.w.n_rows * (double)job->matmul.w.n_cols;
+    racer->weights_s = weights / time_passes(race->trials[race->runs]->run, job, race->seconds);
+}
+
+/* Weights a second of all threads, of the best of some turns; the first counts for nothing. */
+static void run_race(struct race *race, struct thread_team *team, double best[2])
+{
+    enum { TURNS = 4 };
+    for (int turn = 0; turn < TURNS; turn++)
+        for (race->runs = 0; race->runs < 2; race->runs++) {
+            double sum = 0;
+            team_run(team, run_racer, race);
+            for (int i = 0; i < race->layout->n_threads; i++)
+                sum += race->racers[i].weights_s;
+            if (turn == 1 || (turn > 1 && sum > best[race->runs]))
+                best[race->runs] = sum;
+        }
+}
+
+enum status kernel_faster(bool *is_faster, const struct kernel_trial *a,
+                          const struct kernel_trial *b, double margin, double seconds,
+                          struct thread_team *team, const struct topology *topology,
+                          struct error *err)
+{
+    struct arena arena = {0};
+    struct race race = {.trials = {a, b}, .topology = topology, .seconds = seconds};
+    race.layout = team_layout_of(team);
+    size_t n = (size_t)race.layout->n_threads;
+    double best[2] = {0, 0};
+    race.racers = arena_alloc(&arena, n, sizeof *race.racers);
+    if (!race.racers)
+        return fail_memory(err, "kernel probe", n * sizeof *race.racers);
+    team_run(team, prepare_racer, &race);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < n; i++)
+        if (race.racers[i].status != STATUS_OK)
+            status = fail_memory(err, "kernel probe", n * (size_t)bytes_of(&a->w));
+    if (status == STATUS_OK)
+        run_race(&race, team, best);
+    for (size_t i = 0; i < n; i++) {
+        node_arena_close(&race.racers[i].memory);
+        arena_done(&race.racers[i].arena);
+    }
+    arena_done(&arena);
+    *is_faster = best[0] > best[1] * (1 + margin);
     return status;
 }

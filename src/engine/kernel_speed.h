@@ -3,6 +3,7 @@
 #define TRINE_ENGINE_KERNEL_SPEED_H
 
 #include "engine/plan.h"
+#include "machine/thread_team.h"
 
 /* Bytes a second that the calling thread gets from memory through the products of one token, over
  * the packings of the plan in the proportion of their bytes. Each is run for `seconds` on made-up
@@ -12,5 +13,20 @@
 enum status kernel_speed_measure(double *bytes_s, const struct plan *plan,
                                  const struct topology *topology, int memory_node,
                                  uint64_t least_bytes, double seconds, struct error *err);
+
+/* One way to multiply. */
+struct kernel_trial {
+    kernel *run;
+    struct packed w; /* no data: a matrix of that size is made up */
+    int n_tokens;
+};
+
+/* Whether way a does more weights a second than way b by more than `margin` of it. Both are run in turns,
+ * by all threads of the team at once, each on a matrix of its own; every turn takes `seconds`.
+ * errors  MEMORY */
+enum status kernel_faster(bool *is_faster, const struct kernel_trial *a,
+                          const struct kernel_trial *b, double margin, double seconds,
+                          struct thread_team *team, const struct topology *topology,
+                          struct error *err);
 
 #endif

@@ -368,7 +368,8 @@ enum status weight_slices_make(struct weight_slices *slices, const struct model 
 {
     *slices = (struct weight_slices){0};
     struct maker m = {.slices = slices, .model = model, .options = options, .dataflow = dataflow};
-    m.has_trits5 = kernel_select(OP_matmul, PACKING_trits5, options->isa)->isa != ISA_scalar;
+    bool is_fast = kernel_select(OP_matmul, PACKING_trits5, options->isa)->isa != ISA_scalar;
+    m.has_trits5 = options->trits == TRITS_AUTO ? is_fast : options->trits == TRITS_5;
     enum status status = choose_head(&m, err);
     if (status == STATUS_OK)
         status = make(&m, n_nodes, weights, team, err);

@@ -7,7 +7,7 @@
 
 enum { N_TILES = 8, MAX_ROWS = 16, ROW_BYTES = 64 };
 
-static struct {
+static _Thread_local struct {
     bool is_configured;
     struct tile_config config;
     uint8_t data[N_TILES][MAX_ROWS][ROW_BYTES];

@@ -1,0 +1,95 @@
+#include "engine/kernel_choice.h"
+
+#include "engine/kernel_speed.h"
+
+#define LEAST_MODEL   ((uint64_t)256 << 20) /* bytes of a file; below, trits5 */
+#define TRITS_MARGIN  0.03
+#define TRITS_SECONDS 0.01 /* a turn */
+#define TILES_SECONDS 0.004
+#define TILES_ROWS    256
+#define FEWEST_TOKENS 16 /* that tiles multiply */
+
+/* Bytes of a thread's matrix, so that both packings come from memory; a virtual machine may tell of
+ * caches that it shares with others. */
+static uint64_t bytes_each(const struct topology *topology, const struct team_layout *layout)
+{
+    const uint64_t least = (uint64_t)8 << 20, most = (uint64_t)64 << 20;
+    uint64_t bytes = 2 * topology->l3_bytes / (uint64_t)layout->nodes[0].n_threads;
+    return bytes < least ? least : bytes < most ? bytes : most;
+}
+
+static struct kernel_trial trits_trial(enum packing packing, enum isa isa, int group,
+                                       int64_t n_cols, uint64_t bytes)
+{
+    uint64_t tile_bytes = packed_tile_bytes(packing, group, n_cols);
+    int64_t n_rows = (int64_t)(bytes / tile_bytes + 1) * TILE_ROWS;
+    return (struct kernel_trial){
+        kernel_select(OP_matmul, packing, isa)->run, {packing, group, n_rows, n_cols, NULL}, 1};
+}
+
+/* As coarse as scales of the format are in the file; packing may find coarser ones. */
+static int group_of(const struct tensor *t)
+{
+    int group = format_of(t->format)->scale_group;
+    group = group <= 0 ? 0 : group < 64 ? 64 : group > 256 ? 256 : group;
+    return group && t->n_cols % group == 0 ? group : 0;
+}
+
+enum status kernel_choose_trits(struct engine_options *options, const struct model *model,
+                                uint64_t file_bytes, const struct topology *topology,
+                                struct thread_team *team, struct error *err)
+{
+    const struct tensor *t = &model->weights.layers[0].ffn_up.tensor;
+    enum isa isa = options->isa;
+    if (options->trits != TRITS_AUTO)
+        return STATUS_OK;
+    options->trits =
+        kernel_select(OP_matmul, PACKING_trits5, isa)->isa == ISA_scalar ? TRITS_4 : TRITS_5;
+    if (options->trits == TRITS_4 || !format_of(t->format)->is_ternary || file_bytes < LEAST_MODEL)
+        return STATUS_OK;
+    int group = group_of(t);
+    uint64_t bytes = bytes_each(topology, team_layout_of(team));
+    struct kernel_trial four = trits_trial(PACKING_trits4, isa, group, t->n_cols, bytes);
+    struct kernel_trial five = trits_trial(PACKING_trits5, isa, group, t->n_cols, bytes);
+    bool is_faster;
+    TRY(kernel_faster(&is_faster, &four, &five, TRITS_MARGIN, TRITS_SECONDS, team, topology, err));
+    if (is_faster)
+        options->trits = TRITS_4;
+    return STATUS_OK;
+}
+
+/* The largest matrix of a packing on any node; NULL: there is none. */
+static const struct packed *largest_of(const struct plan *plan, enum packing packing)
+{
+    const struct weight_slice *largest = NULL;
+    for (int node = 0; node < plan->layout->n_nodes; node++) {
+        const struct node_slices *own = &plan->slices.nodes[node];
+        for (int i = 0; i < own->n_slices; i++) {
+            const struct weight_slice *s = own->slices[i];
+            if (s->w.packing == packing &&
+                (!largest || weight_slice_bytes(s) > weight_slice_bytes(largest)))
+                largest = s;
+        }
+    }
+    return largest && weight_slice_bytes(largest) > 0 ? &largest->w : NULL;
+}
+
+enum status kernel_choose_products(struct plan *plan, struct thread_team *team,
+                                   const struct topology *topology, struct error *err)
+{
+    int n_tokens = plan->options.n_batch;
+    for (enum packing p = PACKING_none + 1; p < N_PACKINGS; p++) {
+        const struct packed *w = largest_of(plan, p);
+        if (!w || plan->matmul[p]->isa != ISA_amx || n_tokens < FEWEST_TOKENS)
+            continue;
+        const struct kernel_row *below = kernel_select(OP_matmul, p, ISA_amx - 1);
+        struct packed rows = {p, w->group, TILES_ROWS, w->n_cols, NULL};
+        struct kernel_trial tiles = {plan->matmul[p]->run, rows, n_tokens};
+        struct kernel_trial next = {below->run, rows, n_tokens};
+        bool is_faster;
+        TRY(kernel_faster(&is_faster, &tiles, &next, 0, TILES_SECONDS, team, topology, err));
+        if (!is_faster)
+            plan->matmul[p] = below;
+    }
+    return STATUS_OK;
+}
