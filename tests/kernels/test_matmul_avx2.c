@@ -17,7 +17,7 @@ enum fill { FILL_RANDOM, FILL_MAX, FILL_MIN, N_FILLS };
 /* A matmul with inputs of its own. */
 struct trial {
     struct matmul_job job;
-    uint8_t *weights;
+    uint8_t *weights, *scratch;
     int8_t *q;
     float *x, *act_scale, *bias, *cosines, *sines;
     int32_t *act_sum;
@@ -140,6 +140,7 @@ static void trial_init(struct trial *trial, struct packed shape, int n_tokens, e
     trial->job.n_tokens = n_tokens;
     trial->job.scale[0] = trial->job.scale[1] = 1;
     trial->job.out_stride = shape.n_rows + PAD;
+    trial->job.scratch = trial->scratch = get(MATMUL_SCRATCH_BYTES);
     fill_weights(trial, fill);
     fill_activations(trial, fill);
 }
@@ -147,6 +148,7 @@ static void trial_init(struct trial *trial, struct packed shape, int n_tokens, e
 static void trial_done(struct trial *trial)
 {
     free(trial->weights);
+    free(trial->scratch);
     free(trial->q);
     free(trial->x);
     free(trial->act_scale);

@@ -57,37 +57,52 @@ ALWAYS_INLINE void unpack_4_bit_scales(const uint8_t *lines, struct sub_scales *
     }
 }
 
+/* The sums of activations of a block, two in each lane of a product with minimums. */
+ALWAYS_INLINE void pair_block_sums(const int32_t *act_sum, int n_groups, int32_t *pairs)
+{
+    for (int i = 0; i < n_groups; i += 8)
+        _mm_storeu_si128((__m128i *)(pairs + i / 2), pair_sums(act_sum + i));
+}
+
 /* y += sum * d * act scale - (sum of minimum * sum of activations) * dmin * act scale. acc: the sums
- * over a block; its unit begins with d and dmin. */
-ALWAYS_INLINE void add_min_block(const struct activations *a, const uint8_t *unit,
+ * over a block; its unit begins with d and dmin. pairs: sums of activations, pair_stride apart. */
+ALWAYS_INLINE void add_min_pairs(const struct activations *a, const uint8_t *unit,
                                  const struct sub_scales subs[2], int n_groups, int block,
-                                 int token, int n, __m256i acc[MAX_TOKENS][2],
-                                 struct chains *chains)
+                                 int token, const int32_t *pairs, int pair_stride, int n,
+                                 __m256i acc[][2], __m256 y[][2])
 {
     const float *act_scale = a->scale + (int64_t)token * a->n_scales + block;
-    const int32_t *act_sum = a->sum + (int64_t)token * a->n_sums + (int64_t)block * n_groups;
     __m256 d[2] = {f16_scales(unit), f16_scales(unit + 16)};
     __m256 dmin[2] = {f16_scales(unit + 32), f16_scales(unit + 48)};
 #pragma GCC unroll 4
     for (int t = 0; t < n; t++) {
         __m256i low[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-        int32_t pairs[8];
-        for (int i = 0; i < n_groups; i += 8)
-            _mm_storeu_si128((__m128i *)(pairs + i / 2),
-                             pair_sums(act_sum + (int64_t)t * a->n_sums + i));
 #pragma GCC unroll 8
         for (int i = 0; i < n_groups / 2; i++) {
-            __m256i sums = _mm256_set1_epi32(pairs[i]);
+            __m256i sums = _mm256_set1_epi32(pairs[t * pair_stride + i]);
             low[0] = _mm256_sub_epi32(low[0], _mm256_madd_epi16(subs[0].min[i], sums));
             low[1] = _mm256_sub_epi32(low[1], _mm256_madd_epi16(subs[1].min[i], sums));
         }
         float s = act_scale[(int64_t)t * a->n_scales];
 #pragma GCC unroll 2
         for (int h = 0; h < 2; h++) {
-            __m256 y = add_group(chains->y[t][h], acc[t][h], d[h], s);
-            chains->y[t][h] = add_group(y, low[h], dmin[h], s);
+            y[t][h] = add_group(y[t][h], acc[t][h], d[h], s);
+            y[t][h] = add_group(y[t][h], low[h], dmin[h], s);
         }
     }
+}
+
+ALWAYS_INLINE void add_min_block(const struct activations *a, const uint8_t *unit,
+                                 const struct sub_scales subs[2], int n_groups, int block,
+                                 int token, int n, __m256i acc[MAX_TOKENS][2],
+                                 struct chains *chains)
+{
+    const int32_t *act_sum = a->sum + (int64_t)token * a->n_sums + (int64_t)block * n_groups;
+    int32_t pairs[MAX_TOKENS][8];
+#pragma GCC unroll 4
+    for (int t = 0; t < n; t++)
+        pair_block_sums(act_sum + (int64_t)t * a->n_sums, n_groups, pairs[t]);
+    add_min_pairs(a, unit, subs, n_groups, block, token, pairs[0], 8, n, acc, chains->y);
 }
 
 #endif

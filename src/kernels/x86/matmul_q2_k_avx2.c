@@ -1,6 +1,6 @@
 /* matmul of q2_k: codes times int8 in int16 pairs of 16 inputs, times the 4-bit scale in the
  * multiply-add that joins a pair. */
-#include "kernels/x86/matmul_mins_avx2.h"
+#include "kernels/x86/matmul_mins_panel_avx2.h"
 
 enum { BLOCK = 256, GROUPS = 16, LINES_AT = 64, CODES_AT = LINES_AT + 16 * TILE_ROWS };
 enum { UNIT_BYTES = CODES_AT + GROUPS * STEP_BYTES };
@@ -54,7 +54,36 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *unit
 
 TILE_KERNELS(tile_tokens)
 
+static void unpack(const struct panel *p, const uint8_t *tile)
+{
+    struct panel_block *b = (struct panel_block *)p->extra;
+    for (int i = 0; i < p->n / BLOCK; i++) {
+        b[i].unit = tile + (p->col0 / BLOCK + i) * UNIT_BYTES;
+        unpack_4_bit_scales(b[i].unit + LINES_AT, &b[i].subs[0]);
+        unpack_4_bit_scales(b[i].unit + LINES_AT + 32, &b[i].subs[1]);
+        for (int g = 0; g < GROUPS; g++)
+            panel_unpack_step(b[i].unit + CODES_AT + g * STEP_BYTES, 2,
+                              p->codes + (i * GROUPS + g) * 4 * STEP_BYTES);
+    }
+}
+
+static void copy(const struct panel *p)
+{
+    panel_copy_mins(p, GROUPS);
+}
+
+PANEL_RUNS(many, panel_mins, GROUPS, 4, )
+
+static const struct panel_ops panel_ops = {.few = FEW_TOKENS,
+                                           .inputs = PANEL_INPUTS,
+                                           .act_bytes = 1,
+                                           .sums = PANEL_BLOCKS * GROUPS / 2,
+                                           .extra_bytes = PANEL_BLOCKS * sizeof(struct panel_block),
+                                           .copy = copy,
+                                           .unpack = unpack,
+                                           .run = PANEL_NAMES(many)};
+
 void matmul_q2_k_avx2(const union job *job, int begin, int end)
 {
-    matmul_tiles_avx2(&job->matmul, begin, end, &tile_kernels);
+    matmul_avx2(&job->matmul, begin, end, &tile_kernels, &panel_ops);
 }

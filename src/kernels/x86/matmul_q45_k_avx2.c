@@ -1,6 +1,6 @@
 /* matmul of q4_k and q5_k: codes times int8 in int16 pairs, of 32 inputs (2 * 8 * 15 * 127 < 2^15) or
  * with five bits of 16, times the 6-bit scale in the multiply-add that joins a pair. */
-#include "kernels/x86/matmul_mins_avx2.h"
+#include "kernels/x86/matmul_mins_panel_avx2.h"
 
 enum { BLOCK = 256, GROUPS = 8, HEADER = PACKED_K_LINES_AT + 12 * TILE_ROWS };
 
@@ -104,14 +104,65 @@ TILE_KERNEL(q5_k_1, q5_k_tokens, 1)
 TILE_KERNEL(q5_k_2, q5_k_tokens, 2)
 TILE_KERNEL(q5_k_4, q5_k_tokens, 4)
 
+static void unpack(const struct panel *p, const uint8_t *tile, bool has_fifth)
+{
+    const int unit_bytes = HEADER + GROUPS * (4 + has_fifth) * STEP_BYTES;
+    struct panel_block *b = (struct panel_block *)p->extra;
+    uint8_t *to = p->codes;
+    b[0].unit = tile + p->col0 / BLOCK * unit_bytes;
+    for (int i = 0; i < p->n / BLOCK; i++) {
+        b[i].unit = b[0].unit + i * unit_bytes;
+        unpack_6_bit_scales(b[i].unit + PACKED_K_LINES_AT, &b[i].subs[0]);
+        unpack_6_bit_scales(b[i].unit + PACKED_K_LINES_AT + 32, &b[i].subs[1]);
+        const uint8_t *steps = b[i].unit + HEADER;
+        for (int g = 0; g < GROUPS; g++, steps += (4 + has_fifth) * STEP_BYTES)
+#pragma GCC unroll 8
+            for (int quad = 0; quad < 8; quad++, to += STEP_BYTES) {
+                __m256i codes[2];
+                unpack_codes(steps, quad, has_fifth, codes);
+                _mm256_store_si256((__m256i *)to, codes[0]);
+                _mm256_store_si256((__m256i *)(to + 32), codes[1]);
+            }
+    }
+}
+
+static void unpack_4(const struct panel *p, const uint8_t *tile)
+{
+    unpack(p, tile, false);
+}
+
+static void unpack_5(const struct panel *p, const uint8_t *tile)
+{
+    unpack(p, tile, true);
+}
+
+static void copy(const struct panel *p)
+{
+    panel_copy_mins(p, GROUPS);
+}
+
+PANEL_RUNS(many_4, panel_mins, GROUPS, 8, )
+PANEL_RUNS(many_5, panel_mins, GROUPS, 4, )
+
+#define PANEL_OPS(bits, few_tokens)                                                                \
+    {                                                                                              \
+        .few = few_tokens, .inputs = PANEL_INPUTS, .act_bytes = 1,                                 \
+        .sums = PANEL_BLOCKS * GROUPS / 2, .copy = copy,                                           \
+        .extra_bytes = PANEL_BLOCKS * sizeof(struct panel_block), .unpack = unpack_##bits,         \
+        .run = PANEL_NAMES(many_##bits)                                                            \
+    }
+static const struct panel_ops ops_4 = PANEL_OPS(4, FEW_TOKENS);
+/* The fifth bit makes unpacking dear: 6 and 8 tokens gain 1.19 and 1.15 by panels (December 2026). */
+static const struct panel_ops ops_5 = PANEL_OPS(5, 4);
+
 void matmul_q4_k_avx2(const union job *job, int begin, int end)
 {
     static const struct tile_kernels kernels = {q4_k_1, q4_k_2, q4_k_4, NULL};
-    matmul_tiles_avx2(&job->matmul, begin, end, &kernels);
+    matmul_avx2(&job->matmul, begin, end, &kernels, &ops_4);
 }
 
 void matmul_q5_k_avx2(const union job *job, int begin, int end)
 {
     static const struct tile_kernels kernels = {q5_k_1, q5_k_2, q5_k_4, NULL};
-    matmul_tiles_avx2(&job->matmul, begin, end, &kernels);
+    matmul_avx2(&job->matmul, begin, end, &kernels, &ops_5);
 }

@@ -1,5 +1,5 @@
 /* matmul of q4_0: a group's 32 inputs fit int16 pairs (2 * 15 * 127 * 8 < 2^15). */
-#include "kernels/x86/matmul_avx2.h"
+#include "kernels/x86/matmul_panel_avx2.h"
 
 enum { GROUP = 32, GROUP_STEPS = 4, GROUP_BYTES = GROUP_STEPS * STEP_BYTES };
 
@@ -56,7 +56,36 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *tile
 
 TILE_KERNELS(tile_tokens)
 
+static void unpack(const struct panel *p, const uint8_t *tile)
+{
+    const uint8_t *at = tile + p->col0 / (2 * GROUP) * (64 + 2 * GROUP_BYTES);
+    uint8_t *codes = p->codes;
+    for (int g = 0; g < p->n / GROUP; g++, at += GROUP_BYTES) {
+        const uint8_t *scales = g % 2 ? at - GROUP_BYTES - 32 : at;
+        at += g % 2 ? 0 : 64;
+        panel_scales(p, g, scales);
+        for (int s = 0; s < GROUP_STEPS; s++, codes += 2 * STEP_BYTES)
+            panel_unpack_step(at + s * STEP_BYTES, 4, codes);
+    }
+}
+
+static void copy(const struct panel *p)
+{
+    panel_copy(p);
+    panel_zero_sums(p, GROUP, 8);
+}
+
+PANEL_RUNS(run, panel_groups, GROUP, GROUP / 4, )
+
+static const struct panel_ops panel_ops = {.few = FEW_TOKENS,
+                                           .inputs = PANEL_INPUTS,
+                                           .act_bytes = 1,
+                                           .sums = PANEL_INPUTS / GROUP,
+                                           .copy = copy,
+                                           .unpack = unpack,
+                                           .run = PANEL_NAMES(run)};
+
 void matmul_q4_0_avx2(const union job *job, int begin, int end)
 {
-    matmul_tiles_avx2(&job->matmul, begin, end, &tile_kernels);
+    matmul_avx2(&job->matmul, begin, end, &tile_kernels, &panel_ops);
 }
