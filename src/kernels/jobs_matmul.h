@@ -55,6 +55,10 @@ enum epilogue {
  *             code * q), m_b = the same of minimum * (sum of q), |s_b| <= 8 * 63 * 32 * 31 * 127 < 2^31;
  *             y = fma((float)s_b, d * act scale, y), then y = fma(-(float)m_b, dmin * act scale, y)
  *         q2_k: the same of 16 groups of 16
+ *         q3_k: s_b = int32 sum over 16 groups of 16 of scale * (sum of (code - 4) * q), |s_b| <=
+ *             16 * 32 * 16 * 4 * 127 < 2^23;  y = fma((float)s_b, d * act scale, y)
+ *         iq4_xs: the same of 8 groups of 32 with the values of codes, |s_b| <= 8 * 32 * 32 * 127 * 127 <
+ *             2^27
  *         float packings: y = fma(w[i], x[i], y) over all inputs in order, starting from 0
  *         then y = y * row_scale[r] if there is one, then y = y * scale[r % 2] if that is not 1, then y = y * token_scale[t] if there is
  *         one, then y = y + bias[r] if there is one

@@ -32,16 +32,22 @@ static bool is_block_32(enum packing packing)
            packing == PACKING_q5_0 || packing == PACKING_q5_1 || packing == PACKING_iq4_nl;
 }
 
+/* Scales of groups of a block of 256, a block a unit. */
+static bool is_k_block(enum packing packing)
+{
+    return is_k_min(packing) || packing == PACKING_q3_k || packing == PACKING_iq4_xs;
+}
+
 struct packing_needs packing_needs(enum packing packing, int group)
 {
     if (packing_is_trits(packing))
         return (struct packing_needs){false, group, group};
     if (is_block_32(packing))
         return (struct packing_needs){false, 32, 32};
-    if (packing == PACKING_q6_k)
+    if (packing == PACKING_q6_k || packing == PACKING_q2_k || packing == PACKING_q3_k)
         return (struct packing_needs){false, 256, 16};
-    if (is_k_min(packing))
-        return (struct packing_needs){false, 256, packing == PACKING_q2_k ? 16 : 32};
+    if (is_k_block(packing))
+        return (struct packing_needs){false, 256, 32};
     return (struct packing_needs){true, 0, 0};
 }
 
@@ -51,7 +57,8 @@ int packed_step_inputs(enum packing packing)
         [PACKING_trits4] = 16, [PACKING_trits5] = 20, [PACKING_q4_0] = 8,   [PACKING_q8_0] = 4,
         [PACKING_q6_k] = 16,   [PACKING_q4_k] = 8,    [PACKING_q5_k] = 32,  [PACKING_q2_k] = 16,
         [PACKING_f16] = 2,     [PACKING_bf16] = 2,    [PACKING_f32] = 1,    [PACKING_q4_1] = 8,
-        [PACKING_q5_0] = 32,   [PACKING_q5_1] = 32,   [PACKING_iq4_nl] = 8,
+        [PACKING_q5_0] = 32,   [PACKING_q5_1] = 32,   [PACKING_iq4_nl] = 8, [PACKING_q3_k] = 32,
+        [PACKING_iq4_xs] = 8,
     };
     assert(packing > PACKING_none && packing < N_PACKINGS);
     return inputs[packing];
@@ -63,7 +70,7 @@ int packed_unit_inputs(enum packing packing, int group)
         return group == 0 ? 0 : packing == PACKING_trits4 ? 2 * group : 1280;
     if (is_block_32(packing))
         return 64;
-    return packing == PACKING_q6_k ? 512 : is_k_min(packing) ? 256 : 0;
+    return packing == PACKING_q6_k ? 512 : is_k_block(packing) ? 256 : 0;
 }
 
 int packed_unit_header(enum packing packing, int group)
@@ -78,12 +85,15 @@ int packed_unit_header(enum packing packing, int group)
         return 64 + 2 * 16 * TILE_ROWS;
     if (packing == PACKING_q2_k)
         return 64 + 16 * TILE_ROWS;
-    return is_k_min(packing) ? PACKED_K_LINES_AT + 12 * TILE_ROWS : 0;
+    if (packing == PACKING_iq4_xs)
+        return 64 + 4 * TILE_ROWS;
+    return is_k_block(packing) ? PACKED_K_LINES_AT + 12 * TILE_ROWS : 0;
 }
 
 int packed_step_bytes(enum packing packing)
 {
     switch (packing) {
+    case PACKING_q3_k:
     case PACKING_q6_k: return 3 * STEP_BYTES;
     case PACKING_q5_k:
     case PACKING_q5_0:
@@ -273,7 +283,8 @@ struct packing_choice packing_of_format(enum format_id format)
         [FORMAT_Q4_K] = PACKING_q4_k,     [FORMAT_Q5_K] = PACKING_q5_k,
         [FORMAT_Q2_K] = PACKING_q2_k,     [FORMAT_Q4_1] = PACKING_q4_1,
         [FORMAT_Q5_0] = PACKING_q5_0,     [FORMAT_Q5_1] = PACKING_q5_1,
-        [FORMAT_IQ4_NL] = PACKING_iq4_nl,
+        [FORMAT_IQ4_NL] = PACKING_iq4_nl, [FORMAT_Q3_K] = PACKING_q3_k,
+        [FORMAT_IQ4_XS] = PACKING_iq4_xs,
     };
     return (struct packing_choice){packings[format], packing_group(packings[format]), false, false};
 }
@@ -333,7 +344,7 @@ struct packing_choice packing_join(enum format_id format, struct packing_choice 
 
 int packing_group(enum packing packing)
 {
-    return packing == PACKING_q6_k || is_k_min(packing) ? 256 : is_block_32(packing) ? 32 : 0;
+    return packing == PACKING_q6_k || is_k_block(packing) ? 256 : is_block_32(packing) ? 32 : 0;
 }
 
 /* Where one weight is. */
@@ -434,6 +445,42 @@ static float block_32_value(const struct packed *w, const struct place *p)
     }
 }
 
+int packed_q3_k_scale(const uint8_t *unit, int r, int i)
+{
+    const uint8_t *first = unit + PACKED_K_LINES_AT + 4 * r + i % 4;
+    int low = first[i / 4 % 2 * STEP_BYTES] >> i / 8 * 4 & 15;
+    return (low | (first[2 * STEP_BYTES] >> i / 4 * 2 & 3) << 4) - 32;
+}
+
+int packed_q3_k_code(const uint8_t *step, int byte, int quad)
+{
+    const uint8_t *of = step + byte;
+    if (quad < 6)
+        return of[quad / 2 * STEP_BYTES] >> quad % 2 * 3 & 7;
+    return of[(quad - 6) * STEP_BYTES] >> 6 | (of[2 * STEP_BYTES] >> quad & 1) << 2;
+}
+
+static float q3_k_value(const struct place *p)
+{
+    int code = packed_q3_k_code(p->step, 4 * p->row + p->in_step % 4, p->in_step / 4);
+    int scale = packed_q3_k_scale(p->unit, p->row, p->in_unit / 16);
+    return half_at(p->unit, p->row) * (float)scale * (float)(code - 4);
+}
+
+int packed_iq4_xs_scale(const uint8_t *unit, int r, int i)
+{
+    int low = unit[64 + 4 * r + i % 4] >> i / 4 * 4 & 15;
+    int high = load_u16(unit + 32 + 2 * r) >> (i % 4 * 4 + i / 4 * 2) & 3;
+    return (low | high << 4) - 32;
+}
+
+static float iq4_xs_value(const struct place *p)
+{
+    int scale = packed_iq4_xs_scale(p->unit, p->row, p->in_unit / 32);
+    int value = iq4_values[field_at(p, p->step, p->in_step, 4)];
+    return half_at(p->unit, p->row) * (float)scale * (float)value;
+}
+
 static float value_at(const struct packed *w, const struct place *p)
 {
     int half = p->in_step * TILE_ROWS + p->row; /* f16, bf16 */
@@ -444,6 +491,8 @@ static float value_at(const struct packed *w, const struct place *p)
     case PACKING_trits5: return trit_value(w, p);
     case PACKING_q6_k: return q6_k_value(p);
     case PACKING_q2_k: return q2_k_value(p);
+    case PACKING_q3_k: return q3_k_value(p);
+    case PACKING_iq4_xs: return iq4_xs_value(p);
     case PACKING_q4_k:
     case PACKING_q5_k: return k_min_value(w, p);
     case PACKING_f16: return half_at(p->step, half);

@@ -20,6 +20,8 @@
  *   q4_k      2 fields of 4     8: quad f         256 (d, dmin), 32      a block of 256
  *   q5_k      see below         32 in 5 steps     256 (d, dmin), 32      a block of 256
  *   q2_k      4 fields of 2     16: quad f        256 (d, dmin), 16      a block of 256
+ *   q3_k      see below         32 in 3 steps     256 (d), 16            a block of 256
+ *   iq4_xs    2 fields of 4     8: quad f         256 (d), 32            a block of 256
  *   f16,bf16  one half a row    2                 -                      -
  *   f32       one f32 a row     1                 -                      -
  *
@@ -43,8 +45,19 @@
  * q2_k the same with the 16 bytes of scales (low 4 bits) and minimums of its format as four lines,
  * and 16 steps as those of trits4.
  *
- * Rows beyond the last are zeros: the code of value 0 (iq4_nl: 8, the value nearest to 0), scale and
- * minimum 0 (so are trits whose scale is 0).
+ * q3_k holds the 3-bit codes and the 12 bytes of 6-bit scales of its format (value = d * scale * (code
+ * - 4); see packed_q3_k_scale). A unit: 16 f16 d, 32 zero bytes, the 12 bytes as three lines as above,
+ * then 8 times 32 inputs in three steps: quads 2s and 2s + 1 are the low 3 and the next 3 bits of step s;
+ * the low 2 bits of quads 6 and 7 are the upper 2 of steps 0 and 1, their high bits bits 6 and 7 of
+ * step 2. That needs fewer instructions than a plane of 2 bits and one of 1: six of eight quads are
+ * plain fields.
+ * iq4_xs holds the nibbles of its format, which stand for iq4_values, and its 6-bit scales (value = d *
+ * scale * iq4_values[code]; see packed_iq4_xs_scale). A unit: 16 f16 d; 16 u16 of the upper two bits, of
+ * groups i and i + 4 (i = 0..3) at bits 4i and 4i + 2; a line with the lower four bits of row r and these
+ * groups in the lower and upper half of byte 4r + i; then 32 steps as those of q4_0.
+ *
+ * Rows beyond the last are zeros: the code of value 0 (iq4_nl and iq4_xs: 8, the value nearest to 0), scale
+ * and minimum 0 (so are trits whose scale is 0).
  * Inputs beyond the last are code 0 in all rows, and their activations are 0, so that they add
  * nothing.
  * source  why this shape: docs/measurements/kernels.md */
@@ -66,6 +79,8 @@
     X(q5_0)                                                                                        \
     X(q5_1)                                                                                        \
     X(iq4_nl)                                                                                      \
+    X(q3_k)                                                                                        \
+    X(iq4_xs)                                                                                      \
     X(f16)                                                                                         \
     X(bf16)                                                                                        \
     X(f32)
@@ -110,7 +125,7 @@ uint64_t packed_bytes(enum packing packing, int group, int64_t n_rows, int64_t n
 int packed_unit_inputs(enum packing packing, int group); /* 0: the whole row is one unit */
 int packed_unit_header(enum packing packing, int group); /* bytes before a unit's steps */
 int packed_step_inputs(enum packing packing);            /* inputs of packed_step_bytes of codes */
-int packed_step_bytes(enum packing packing);             /* 64; q6_k: 192; of 5 bits: 320 */
+int packed_step_bytes(enum packing packing);             /* 64; q3_k, q6_k: 192; of 5 bits: 320 */
 
 /* 5 trits t[0..4] (0..2) as the byte of trits5: v = t0 + 3 t1 + 9 t2 + 27 t3; v < 64: t4 << 6 | v,
  * else 192 | (17 t4 + v - 64). */
@@ -119,6 +134,13 @@ uint8_t trits5_code(const uint8_t t[5]);
 /* The 6-bit scale and minimum of group i (0..7) of row r from the lines of a unit of q4_k or q5_k. */
 void packed_k_scales(const uint8_t *unit, int r, int i, int *scale, int *min);
 #define PACKED_K_LINES_AT 64 /* in a unit */
+
+/* The scale (-32..31) of group i of row r from a unit; groups of 16 (q3_k) or 32 (iq4_xs). */
+int packed_q3_k_scale(const uint8_t *unit, int r, int i);
+int packed_iq4_xs_scale(const uint8_t *unit, int r, int i);
+
+/* The code (0..7) of quad 0 to 7 of three steps of q3_k; byte: 4r + j. */
+int packed_q3_k_code(const uint8_t *step, int byte, int quad);
 
 /* How a tensor is best packed. */
 struct packing_choice {

@@ -206,8 +206,8 @@ static void test_combined_options(void **state)
 static void test_block_types(void **state)
 {
     (void)state;
-    static const char *const types[] = {"Q4_0", "Q6_K", "Q8_0", "BF16"};
-    for (int i = 0; i < (IS_SANITISED ? 1 : 4); i++) {
+    static const char *const types[] = {"Q4_0", "Q6_K", "Q8_0", "Q3_K", "IQ4_XS", "BF16"};
+    for (int i = 0; i < (IS_SANITISED ? 1 : 6); i++) {
         struct model tiny;
         struct text_run one;
         int32_t saved[N_PROMPT];

@@ -64,6 +64,8 @@ static void test_blocks(void **state)
     check_type("Q8_0", KV_FORMAT_F16);
     check_type("Q4_0", KV_FORMAT_Q8_0);
     check_type("Q6_K", KV_FORMAT_F16);
+    check_type("Q3_K", KV_FORMAT_F16);
+    check_type("IQ4_XS", KV_FORMAT_F16);
     if (IS_SANITISED)
         return;
     check_type("Q4_1", KV_FORMAT_F16);

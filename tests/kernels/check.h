@@ -137,6 +137,7 @@ struct weights check_weights(struct check *c, enum packing packing, int group, i
 /* Lays it out as packings.h says, element by element: no code shared with the packings. */
 void weights_pack(const struct weights *w, uint8_t *out);
 void weights_k_scales(const int8_t *scales, const int8_t *mins, uint8_t bytes[12]);
+void weights_q3_k_scales(const int8_t *scales, uint8_t bytes[12]);
 /* As one element, without its scale and minimum. */
 int weights_value(const struct weights *w, int64_t row, int64_t col);
 struct packed check_packed(struct check *c, const struct weights *w);

@@ -14,13 +14,14 @@ static int formats_of(enum packing packing, enum format_id formats[16])
                                            FORMAT_IQ1_BN,    FORMAT_IQ2_BN,    FORMAT_IQ2_BN_R4,
                                            FORMAT_I2_S,      FORMAT_I2_S_4ROW, FORMAT_I2_S_ARM};
     static const enum format_id others[N_PACKINGS] = {
-        [PACKING_q4_0] = FORMAT_Q4_0, [PACKING_q8_0] = FORMAT_Q8_0,
-        [PACKING_q6_k] = FORMAT_Q6_K, [PACKING_q4_k] = FORMAT_Q4_K,
-        [PACKING_q5_k] = FORMAT_Q5_K, [PACKING_q2_k] = FORMAT_Q2_K,
-        [PACKING_q4_1] = FORMAT_Q4_1, [PACKING_q5_0] = FORMAT_Q5_0,
-        [PACKING_q5_1] = FORMAT_Q5_1, [PACKING_iq4_nl] = FORMAT_IQ4_NL,
-        [PACKING_f16] = FORMAT_F16,   [PACKING_bf16] = FORMAT_BF16,
-        [PACKING_f32] = FORMAT_F32};
+        [PACKING_q4_0] = FORMAT_Q4_0,    [PACKING_q8_0] = FORMAT_Q8_0,
+        [PACKING_q6_k] = FORMAT_Q6_K,    [PACKING_q4_k] = FORMAT_Q4_K,
+        [PACKING_q5_k] = FORMAT_Q5_K,    [PACKING_q2_k] = FORMAT_Q2_K,
+        [PACKING_q4_1] = FORMAT_Q4_1,    [PACKING_q5_0] = FORMAT_Q5_0,
+        [PACKING_q5_1] = FORMAT_Q5_1,    [PACKING_iq4_nl] = FORMAT_IQ4_NL,
+        [PACKING_f16] = FORMAT_F16,      [PACKING_bf16] = FORMAT_BF16,
+        [PACKING_f32] = FORMAT_F32,      [PACKING_q3_k] = FORMAT_Q3_K,
+        [PACKING_iq4_xs] = FORMAT_IQ4_XS};
     if (packing == PACKING_trits4 || packing == PACKING_trits5) {
         memcpy(formats, trits, sizeof trits);
         return sizeof trits / sizeof trits[0];
@@ -86,6 +87,32 @@ static void put_block_32(const struct weights *w, const uint8_t codes[32], const
         out[i] = (uint8_t)((codes[i] & 15) | (codes[i + 16] & 15) << 4);
 }
 
+static void put_q3_k_block(const struct weights *w, int64_t row, int64_t col, uint8_t *out)
+{
+    const uint8_t *codes = w->codes + row * w->n_cols + col;
+    memset(out, 0, 96);
+    for (int i = 0; i < 256; i++) {
+        out[i % 32] |= (uint8_t)(codes[i] >> 2 << i / 32);
+        out[32 + i / 128 * 32 + i % 32] |= (uint8_t)((codes[i] & 3) << i % 128 / 32 * 2);
+    }
+    weights_q3_k_scales(w->subscales + (row * w->n_cols + col) / 16, out + 96);
+    store_u16(out + 108, f32_to_f16(w->scales[row * w->n_groups + col / 256]));
+}
+
+static void put_iq4_xs_block(const struct weights *w, int64_t row, int64_t col, uint8_t *out)
+{
+    const uint8_t *codes = w->codes + row * w->n_cols + col;
+    store_u16(out, f32_to_f16(w->scales[row * w->n_groups + col / 256]));
+    memset(out + 2, 0, 6); /* scales: upper two bits in a u16, then nibbles */
+    for (int i = 0; i < 8; i++) {
+        int scale = w->subscales[(row * w->n_cols + col) / 32 + i] + 32;
+        out[2 + i / 4] |= (uint8_t)(scale >> 4 << i % 4 * 2);
+        out[4 + i / 2] |= (uint8_t)((scale & 15) << i % 2 * 4);
+    }
+    for (int i = 0; i < 256; i += i % 32 == 15 ? 17 : 1)
+        out[8 + i / 32 * 16 + i % 32] = (uint8_t)(codes[i] | codes[i + 16] << 4);
+}
+
 static void put_block(const struct weights *w, int64_t row, int64_t col, uint8_t *out)
 {
     const uint8_t *codes = w->codes + row * w->n_cols + col;
@@ -96,6 +123,10 @@ static void put_block(const struct weights *w, int64_t row, int64_t col, uint8_t
     }
     if (w->submins) {
         put_k_block(w, row, col, out);
+        return;
+    }
+    if (w->packing == PACKING_q3_k || w->packing == PACKING_iq4_xs) {
+        (w->packing == PACKING_q3_k ? put_q3_k_block : put_iq4_xs_block)(w, row, col, out);
         return;
     }
     if (w->packing == PACKING_q6_k) {

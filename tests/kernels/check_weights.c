@@ -14,7 +14,7 @@ int check_groups(enum packing packing, int groups[4])
         return 4;
     }
     bool is_k = packing == PACKING_q4_k || packing == PACKING_q5_k || packing == PACKING_q6_k ||
-                packing == PACKING_q2_k;
+                packing == PACKING_q2_k || packing == PACKING_q3_k || packing == PACKING_iq4_xs;
     bool is_block = packing == PACKING_q4_0 || packing == PACKING_q8_0 || packing == PACKING_q4_1 ||
                     packing == PACKING_q5_0 || packing == PACKING_q5_1 || packing == PACKING_iq4_nl;
     groups[0] = is_block ? 32 : is_k ? 256 : 0;
@@ -28,6 +28,8 @@ static int n_codes(enum packing packing)
     case PACKING_trits4: return 4;
     case PACKING_trits5: return 3;
     case PACKING_q2_k: return 4;
+    case PACKING_q3_k: return 8;
+    case PACKING_iq4_xs:
     case PACKING_q4_k:
     case PACKING_q4_1:
     case PACKING_iq4_nl:
@@ -50,7 +52,7 @@ static bool has_own_min(enum packing packing)
     return packing == PACKING_q4_1 || packing == PACKING_q5_1;
 }
 
-/* Of value 0; of iq4_nl, which has none, the code of a row beyond the last. */
+/* Of value 0; of iq4_nl and iq4_xs, which have none, the code of a row beyond the last. */
 static int zero_code(enum packing packing)
 {
     if (has_min(packing) || has_own_min(packing))
@@ -60,10 +62,11 @@ static int zero_code(enum packing packing)
 
 int weights_value(const struct weights *w, int64_t row, int64_t col)
 {
-    static const int of_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                   1,    13,   25,  38,  53,  69,  89,  113};
+    static const int8_t uneven[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113};
     int code = w->codes[row * w->n_cols + col];
-    return w->packing == PACKING_iq4_nl ? of_iq4[code] : code - zero_code(w->packing);
+    bool is_uneven = w->packing == PACKING_iq4_nl || w->packing == PACKING_iq4_xs;
+    return is_uneven ? uneven[code] : code - zero_code(w->packing);
 }
 
 static uint8_t random_code(struct check *c, enum packing packing, enum fill fill)
@@ -90,14 +93,21 @@ static bool is_float(enum packing packing)
     return packing == PACKING_f32 || packing == PACKING_f16 || packing == PACKING_bf16;
 }
 
+/* int8 of q6_k, six bits of q3_k and iq4_xs. */
+static int8_t signed_subscale(struct check *c, enum packing packing, enum fill fill)
+{
+    int8_t scale = fill == FILL_MIN ? -128 : check_int8(c, fill);
+    return packing == PACKING_q6_k || fill == FILL_ONES ? scale : (int8_t)(scale >> 2);
+}
+
 static void set_subscales(struct check *c, struct weights *w, enum fill fill)
 {
-    w->sub_inputs = w->packing == PACKING_q4_k || w->packing == PACKING_q5_k ? 32 : 16;
+    w->sub_inputs = packing_needs(w->packing, w->group).sum_group;
     int n_values = w->packing == PACKING_q2_k ? 16 : 64; /* scales and minimums are below */
     size_t n = (size_t)(w->n_rows * w->n_cols / w->sub_inputs);
     w->subscales = check_memory(c, n, 1);
     for (size_t i = 0; i < n && !has_min(w->packing); i++)
-        w->subscales[i] = fill == FILL_MIN ? -128 : check_int8(c, fill);
+        w->subscales[i] = signed_subscale(c, w->packing, fill);
     if (!has_min(w->packing))
         return;
     w->submins = check_memory(c, n, 1);
@@ -132,7 +142,7 @@ struct weights check_weights(struct check *c, enum packing packing, int group, i
         float scale = check_float(c, FILL_RANDOM) * 0.1f;
         w.scales[i] = group ? f16_to_f32(f32_to_f16(scale)) : scale;
     }
-    if (packing == PACKING_q6_k || has_min(packing))
+    if (group == 256 && packing != PACKING_trits4 && packing != PACKING_trits5)
         set_subscales(c, &w, fill);
     w.mins = has_own_min(packing) ? check_memory(c, n_scales, sizeof *w.mins) : NULL;
     for (size_t i = 0; w.mins && i < n_scales; i++)
@@ -164,6 +174,7 @@ static uint8_t step_byte(const struct weights *w, int64_t row, int64_t col, int6
         for (int f = 0; f < 5; f++)
             trits[f] = (uint8_t)code_at(w, row, col + 4 * f, end);
         return trits5_code(trits);
+    case PACKING_iq4_xs:
     case PACKING_q4_k:
     case PACKING_q4_1:
     case PACKING_iq4_nl:
@@ -204,6 +215,18 @@ static void put_five_bits(const struct weights *w, int64_t row, int64_t col, int
     }
 }
 
+/* q3_k: three bytes 64 apart for 32 inputs: six codes whole, two in the upper bits of all three. */
+static void put_q3_k(const struct weights *w, int64_t row, int64_t col, int64_t end, uint8_t *out)
+{
+    int code[8];
+    for (int f = 0; f < 8; f++)
+        code[f] = code_at(w, row, col + 4 * f, end);
+    for (int i = 0; i < 3; i++) {
+        int top = i < 2 ? code[6 + i] & 3 : code[6] >> 2 | code[7] >> 2 << 1;
+        out[64 * i] = (uint8_t)(code[2 * i] | code[2 * i + 1] << 3 | top << 6);
+    }
+}
+
 static uint8_t *put_steps(const struct weights *w, int64_t row0, int64_t col0, int64_t col1,
                           uint8_t *out)
 {
@@ -211,15 +234,15 @@ static uint8_t *put_steps(const struct weights *w, int64_t row0, int64_t col0, i
     for (int64_t col = col0; col < col1; col += inputs) {
         for (int r = 0; r < TILE_ROWS; r++)
             for (int j = 0; j < 4; j++)
-                if (w->packing == PACKING_q6_k)
+                if (w->packing == PACKING_q3_k)
+                    put_q3_k(w, row0 + r, col + j, col1, out + 4 * r + j);
+                else if (w->packing == PACKING_q6_k)
                     put_q6_k(w, row0 + r, col + j, col1, out + 4 * r + j);
                 else if (is_five_bits(w->packing))
                     put_five_bits(w, row0 + r, col + j, col1, out + 4 * r + j);
                 else
                     out[4 * r + j] = step_byte(w, row0 + r, col + j, col1);
-        out += w->packing == PACKING_q6_k ? 3 * STEP_BYTES
-               : is_five_bits(w->packing) ? 5 * STEP_BYTES
-                                          : STEP_BYTES;
+        out += packed_step_bytes(w->packing);
     }
     return out;
 }
@@ -232,6 +255,40 @@ void weights_k_scales(const int8_t *scales, const int8_t *mins, uint8_t bytes[12
         bytes[i] = (uint8_t)(scales[i] | scales[4 + i] >> 4 << 6);
         bytes[4 + i] = (uint8_t)(mins[i] | mins[4 + i] >> 4 << 6);
         bytes[8 + i] = (uint8_t)((scales[4 + i] & 15) | (mins[4 + i] & 15) << 4);
+    }
+}
+
+/* The 12 bytes of 16 scales of 6 bits (-32..31), as Q3_K has them: lower four bits as nibbles of eight
+ * bytes, upper two as four bytes. */
+void weights_q3_k_scales(const int8_t *scales, uint8_t bytes[12])
+{
+    memset(bytes, 0, 12);
+    for (int i = 0; i < 16; i++) {
+        int scale = scales[i] + 32;
+        bytes[i % 8] |= (uint8_t)((scale & 15) << i / 8 * 4);
+        bytes[8 + i % 4] |= (uint8_t)(scale >> 4 << i / 4 * 2);
+    }
+}
+
+/* Scales of six bits: lines behind the header's first; of iq4_xs its second half too. */
+static void put_signed(const struct weights *w, int64_t row0, int64_t col0, uint8_t *out)
+{
+    for (int r = 0; r < TILE_ROWS && row0 + r < w->n_rows; r++) {
+        const int8_t *scales = w->subscales + ((row0 + r) * w->n_cols + col0) / w->sub_inputs;
+        if (w->packing == PACKING_q3_k) {
+            uint8_t bytes[12];
+            weights_q3_k_scales(scales, bytes);
+            for (int i = 0; i < 3; i++)
+                memcpy(out + 64 + 64 * i + 4 * r, bytes + 4 * i, 4);
+        } else {
+            int high = 0;
+            for (int i = 0; i < 4; i++) {
+                int first = scales[i] + 32, second = scales[i + 4] + 32;
+                high |= (first >> 4 | second >> 4 << 2) << 4 * i;
+                out[64 + 4 * r + i] = (uint8_t)((first & 15) | (second & 15) << 4);
+            }
+            store_u16(out + 32 + 2 * r, (uint16_t)high);
+        }
     }
 }
 
@@ -268,6 +325,8 @@ static uint8_t *put_header(const struct weights *w, int64_t row0, int64_t col0, 
         }
     if (w->submins)
         put_mins(w, row0, col0, out);
+    if (w->packing == PACKING_q3_k || w->packing == PACKING_iq4_xs)
+        put_signed(w, row0, col0, out);
     if (w->packing == PACKING_q6_k)
         for (int64_t col = col0; col < col1; col += 16)
             for (int r = 0; r < TILE_ROWS && row0 + r < w->n_rows; r++)

@@ -242,7 +242,7 @@ static void check_file(const char *path, int n_lines, int n_expected)
 static void test_ggml(void **state)
 {
     (void)state;
-    check_file("tests/golden/dot_ggml.jsonl", 48, 39);
+    check_file("tests/golden/dot_ggml.jsonl", 48, 45);
 }
 
 static void test_ik(void **state)

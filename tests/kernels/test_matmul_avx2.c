@@ -60,17 +60,28 @@ static bool has_min(enum packing packing)
     return packing == PACKING_q4_k || packing == PACKING_q5_k || packing == PACKING_q2_k;
 }
 
+/* One f16 scale, and scales of six bits. */
+static bool is_signed_k(enum packing packing)
+{
+    return packing == PACKING_q3_k || packing == PACKING_iq4_xs;
+}
+
+static bool is_k_packing(enum packing packing)
+{
+    return has_min(packing) || packing == PACKING_q6_k || is_signed_k(packing);
+}
+
 /* Scales of one tile, and its bytes where every byte is not a code. */
 static void fill_tile(const struct packed *w, uint8_t *tile, uint64_t bytes)
 {
     int unit_inputs = packed_unit_inputs(w->packing, w->group);
     int header = packed_unit_header(w->packing, w->group);
     uint64_t unit_bytes =
-        (uint64_t)header +
-        (uint64_t)(unit_inputs / packed_step_inputs(w->packing) * packed_step_bytes(w->packing));
+        (uint64_t)header + (uint64_t)(unit_inputs / packed_step_inputs(w->packing)) *
+                               (uint64_t)packed_step_bytes(w->packing);
     bool is_bf16 = w->packing == PACKING_bf16;
-    bool is_k =
-        w->packing == PACKING_q6_k || has_min(w->packing); /* other scales are whole bytes */
+    bool is_k = is_k_packing(w->packing); /* other scales are whole bytes */
+    bool is_signed = is_signed_k(w->packing);
     if (is_bf16 || w->packing == PACKING_f16) {
         fill_halves(tile, (int)(bytes / 2), is_bf16);
     } else if (w->packing == PACKING_f32 || !unit_inputs) {
@@ -79,7 +90,7 @@ static void fill_tile(const struct packed *w, uint8_t *tile, uint64_t bytes)
             floats[r] = small_normal();
     } else {
         for (uint64_t at = 0; at < bytes; at += unit_bytes)
-            fill_halves(tile + at, is_k ? 32 : header / 2, false);
+            fill_halves(tile + at, is_signed ? 16 : is_k ? 32 : header / 2, false);
     }
 }
 
@@ -293,7 +304,7 @@ static bool is_shape(enum packing packing, int group, int n_cols)
 {
     if (packing_group(packing) == 32)
         return group == 32 && n_cols % 32 == 0;
-    if (packing == PACKING_q6_k || has_min(packing))
+    if (is_k_packing(packing))
         return group == 256 && n_cols % 256 == 0;
     if (packing == PACKING_trits4 || packing == PACKING_trits5)
         return group != 32 && (!group || n_cols % group == 0);

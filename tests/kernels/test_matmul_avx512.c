@@ -105,15 +105,20 @@ static void fill_matrix(const struct packed *w, enum fill fill)
     int64_t step = packed_step_inputs(w->packing);
     bool is_k_min =
         w->packing == PACKING_q4_k || w->packing == PACKING_q5_k || w->packing == PACKING_q2_k;
+    bool is_signed = w->packing == PACKING_q3_k || w->packing == PACKING_iq4_xs;
+    int64_t step_bytes = packed_step_bytes(w->packing);
     uint8_t *at = w->data;
     for (int64_t tile = 0; tile < w->n_rows; tile += TILE_ROWS)
         for (int64_t i = 0; i < w->n_cols; i += unit ? unit : w->n_cols) {
             int64_t n = unit && w->n_cols - i > unit ? unit : w->n_cols - i;
-            int64_t bytes = (n + step - 1) / step * packed_step_bytes(w->packing);
-            if (w->packing == PACKING_q6_k || is_k_min) {
-                fill_halves(at, 32);
-                for (int64_t k = 64; k < header; k++)
-                    at[k] = (uint8_t)(fill == FILL_RANDOM ? below(256) : is_k_min ? 255 : 128);
+            int64_t bytes = (n + step - 1) / step * step_bytes;
+            if (w->packing == PACKING_q6_k || is_k_min || is_signed) {
+                fill_halves(at, is_signed ? 16 : 32);
+                for (int64_t k = is_signed ? 32 : 64; k < header; k++)
+                    at[k] = (uint8_t)(fill == FILL_RANDOM ? below(256)
+                                      : is_k_min          ? 255
+                                      : is_signed         ? 0
+                                                          : 128);
             } else if (unit) {
                 fill_halves(at, (int)header / 2);
             } else {

@@ -230,6 +230,8 @@ static void test_parts_of_matrices(void **state)
     check_parts(FORMAT_Q5_0, SCALES_SAME, PACKING_q5_0, 0);
     check_parts(FORMAT_Q5_1, SCALES_SAME, PACKING_q5_1, 0);
     check_parts(FORMAT_IQ4_NL, SCALES_SAME, PACKING_iq4_nl, 0);
+    check_parts(FORMAT_Q3_K, SCALES_SAME, PACKING_q3_k, 0);
+    check_parts(FORMAT_IQ4_XS, SCALES_SAME, PACKING_iq4_xs, 0);
     check_parts(FORMAT_Q4_K, SCALES_SAME, PACKING_f32, 0);
     check_parts(FORMAT_TQ1_0, SCALES_SAME, PACKING_f32, 0);
 }
@@ -404,12 +406,14 @@ static void test_other_formats_map_by_their_type(void **state)
     static const struct {
         enum format_id id;
         enum packing packing;
-    } known[] = {
-        {FORMAT_F32, PACKING_f32},   {FORMAT_F16, PACKING_f16},      {FORMAT_BF16, PACKING_bf16},
-        {FORMAT_Q4_0, PACKING_q4_0}, {FORMAT_Q8_0, PACKING_q8_0},    {FORMAT_Q6_K, PACKING_q6_k},
-        {FORMAT_Q4_K, PACKING_q4_k}, {FORMAT_Q5_K, PACKING_q5_k},    {FORMAT_Q2_K, PACKING_q2_k},
-        {FORMAT_Q4_1, PACKING_q4_1}, {FORMAT_Q5_0, PACKING_q5_0},    {FORMAT_Q5_1, PACKING_q5_1},
-        {FORMAT_Q3_K, PACKING_none}, {FORMAT_IQ4_NL, PACKING_iq4_nl}};
+    } known[] = {{FORMAT_F32, PACKING_f32},       {FORMAT_F16, PACKING_f16},
+                 {FORMAT_BF16, PACKING_bf16},     {FORMAT_Q4_0, PACKING_q4_0},
+                 {FORMAT_Q8_0, PACKING_q8_0},     {FORMAT_Q6_K, PACKING_q6_k},
+                 {FORMAT_Q4_K, PACKING_q4_k},     {FORMAT_Q5_K, PACKING_q5_k},
+                 {FORMAT_Q2_K, PACKING_q2_k},     {FORMAT_Q4_1, PACKING_q4_1},
+                 {FORMAT_Q5_0, PACKING_q5_0},     {FORMAT_Q5_1, PACKING_q5_1},
+                 {FORMAT_Q3_K, PACKING_q3_k},     {FORMAT_IQ4_NL, PACKING_iq4_nl},
+                 {FORMAT_IQ4_XS, PACKING_iq4_xs}, {FORMAT_TQ2_T, PACKING_none}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         struct packing_choice choice = packing_of_format(known[i].id);
         assert_int_equal(choice.packing, known[i].packing);
@@ -498,6 +502,9 @@ static void test_packings_are_as_small_as_they_say(void **state)
                          file_bytes(FORMAT_Q5_K, 64, n_cols));
         assert_int_equal(packed_bytes(PACKING_q2_k, 0, 64, n_cols),
                          file_bytes(FORMAT_Q2_K, 64, n_cols));
+        assert_int_equal(packed_bytes(PACKING_iq4_xs, 0, 64, n_cols),
+                         file_bytes(FORMAT_IQ4_XS, 64, n_cols));
+        check_block_sizes(PACKING_q3_k, FORMAT_Q3_K, n_cols); /* half a line of zeros a block */
     }
     for (enum packing p = PACKING_trits4; p < N_PACKINGS; p++)
         for (int n_rows = 1; n_rows < 50; n_rows++)
@@ -518,6 +525,7 @@ static void test_needs_follow_the_scales(void **state)
                  {PACKING_q4_0, 0, false, 32, 32},    {PACKING_q8_0, 0, false, 32, 32},
                  {PACKING_q6_k, 0, false, 256, 16},   {PACKING_q4_k, 0, false, 256, 32},
                  {PACKING_q5_k, 0, false, 256, 32},   {PACKING_q2_k, 0, false, 256, 16},
+                 {PACKING_q3_k, 0, false, 256, 16},   {PACKING_iq4_xs, 0, false, 256, 32},
                  {PACKING_f16, 0, true, 0, 0},        {PACKING_bf16, 0, true, 0, 0},
                  {PACKING_q4_1, 0, false, 32, 32},    {PACKING_q5_0, 0, false, 32, 32},
                  {PACKING_q5_1, 0, false, 32, 32},    {PACKING_iq4_nl, 0, false, 32, 32},

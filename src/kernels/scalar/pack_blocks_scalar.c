@@ -1,4 +1,4 @@
-/* Q4_0 to Q8_0, IQ4_NL, Q2_K, Q4_K, Q5_K and Q6_K without loss: the same codes and scales in another order. */
+/* Q4_0 to Q8_0, IQ4_NL, Q2_K to Q6_K and IQ4_XS without loss: the same codes and scales in another order. */
 #include <string.h>
 
 #include "base/reader.h"
@@ -151,12 +151,18 @@ static int q45_k_code(const uint8_t *codes, const uint8_t *high, int i)
     return low | (high ? (high[i % 32] >> i / 32 & 1) << 4 : 0);
 }
 
+/* The 12 bytes of scales of a row. */
+static void put_k_lines(const uint8_t *scales, int r, uint8_t *unit)
+{
+    for (int i = 0; scales && i < 12; i++)
+        unit[PACKED_K_LINES_AT + i / 4 * STEP_BYTES + 4 * r + i % 4] = scales[i];
+}
+
 static void put_k_header(const uint8_t *block, int r, uint8_t *unit)
 {
     put_half(unit, 0, r, block);
     put_half(unit, 1, r, block ? block + 2 : NULL);
-    for (int i = 0; block && i < 12; i++)
-        unit[PACKED_K_LINES_AT + i / 4 * STEP_BYTES + 4 * r + i % 4] = block[4 + i];
+    put_k_lines(block ? block + 4 : NULL, r, unit);
 }
 
 static void put_q4_k(const uint8_t *block, int group, int r, uint8_t *unit)
@@ -205,6 +211,52 @@ static void put_q2_k(const uint8_t *block, int group, int r, uint8_t *unit)
         }
 }
 
+/* Code i of Q3_K; 4, the value 0, for a row of zeros. */
+static int q3_k_code(const uint8_t *block, int i)
+{
+    if (!block)
+        return 4;
+    int low = block[32 + i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
+    return low | (block[i % 32] >> i / 32 & 1) << 2;
+}
+
+static void put_q3_k(const uint8_t *block, int group, int r, uint8_t *unit)
+{
+    (void)group;
+    uint8_t *to = unit + packed_unit_header(PACKING_q3_k, 256) + 4 * r;
+    put_half(unit, 0, r, block ? block + 108 : NULL);
+    put_k_lines(block ? block + 96 : NULL, r, unit);
+    for (int first = 0; first < 256; first += 32, to += 3 * STEP_BYTES)
+        for (int j = 0; j < 4; j++) {
+            int code[8];
+            for (int quad = 0; quad < 8; quad++)
+                code[quad] = q3_k_code(block, first + 4 * quad + j);
+            int high = code[6] >> 2 << 6 | code[7] >> 2 << 7;
+            to[j] = (uint8_t)(code[0] | code[1] << 3 | code[6] << 6);
+            to[STEP_BYTES + j] = (uint8_t)(code[2] | code[3] << 3 | code[7] << 6);
+            to[2 * STEP_BYTES + j] = (uint8_t)(code[4] | code[5] << 3 | high);
+        }
+}
+
+/* 8 for a row of zeros, the code of the value nearest to it. */
+static void put_iq4_xs(const uint8_t *block, int group, int r, uint8_t *unit)
+{
+    (void)group;
+    uint8_t *steps = unit + packed_unit_header(PACKING_iq4_xs, 256);
+    put_half(unit, 0, r, block);
+    for (int i = 0; block && i < 8; i++) {
+        int low = block[4 + i / 2] >> i % 2 * 4 & 15, high = block[2 + i / 4] >> i % 4 * 2 & 3;
+        unit[64 + 4 * r + i % 4] |= (uint8_t)(low << i / 4 * 4);
+        unit[32 + 2 * r + i % 4 / 2] |= (uint8_t)(high << (i % 2 * 4 + i / 4 * 2));
+    }
+    for (int first = 0; first < 256; first += 32) {
+        int code[32];
+        for (int i = 0; i < 32; i++)
+            code[i] = block ? block[8 + first / 2 + i % 16] >> i / 16 * 4 & 15 : 8;
+        steps = put_nibbles(code, r, steps);
+    }
+}
+
 void pack_q4_0_scalar(const union job *job, int begin, int end)
 {
     pack_blocks(&job->pack, begin, end, 32, put_q4_0);
@@ -248,4 +300,14 @@ void pack_q5_k_scalar(const union job *job, int begin, int end)
 void pack_q2_k_scalar(const union job *job, int begin, int end)
 {
     pack_blocks(&job->pack, begin, end, 256, put_q2_k);
+}
+
+void pack_q3_k_scalar(const union job *job, int begin, int end)
+{
+    pack_blocks(&job->pack, begin, end, 256, put_q3_k);
+}
+
+void pack_iq4_xs_scalar(const union job *job, int begin, int end)
+{
+    pack_blocks(&job->pack, begin, end, 256, put_iq4_xs);
 }

@@ -1,4 +1,5 @@
-/* Packings of blocks of 256 whose groups have a minimum beside their scale: q4_k, q5_k, q2_k. */
+/* Packings of blocks of 256 whose groups have a minimum beside their scale (q4_k, q5_k, q2_k), or a
+ * signed scale and codes with an offset, which is a minimum as well (q3_k, iq4_xs). */
 #ifndef TRINE_KERNELS_X86_MATMUL_MINS_AVX2_H
 #define TRINE_KERNELS_X86_MATMUL_MINS_AVX2_H
 
@@ -64,6 +65,38 @@ ALWAYS_INLINE void pair_block_sums(const int32_t *act_sum, int n_groups, int32_t
         _mm_storeu_si128((__m128i *)(pairs + i / 2), pair_sums(act_sum + i));
 }
 
+/* The same with sign. */
+ALWAYS_INLINE void split_signed(__m256i bytes, __m256i scale[4])
+{
+    const char no = -128;
+    const __m256i first = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(no, 0, no, 0, no, 4, no, 4, no, 8, no, 8, no, 12, no, 12));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        __m256i place = _mm256_add_epi8(first, _mm256_set1_epi16((short)(i << 8)));
+        scale[i] = _mm256_srai_epi16(_mm256_shuffle_epi8(bytes, place), 8);
+    }
+}
+
+ALWAYS_INLINE void split_signed_mins(__m256i bytes, __m256i min[2])
+{
+    min[0] = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8);
+    min[1] = _mm256_srai_epi16(bytes, 8);
+}
+
+/* low = - sum over the groups of a block of minimum * sum of activations. pairs: of those sums. */
+ALWAYS_INLINE void mins_times(const struct sub_scales subs[2], const int32_t *pairs, int n_groups,
+                              __m256i low[2])
+{
+    low[0] = low[1] = _mm256_setzero_si256();
+#pragma GCC unroll 8
+    for (int i = 0; i < n_groups / 2; i++) {
+        __m256i sums = _mm256_set1_epi32(pairs[i]);
+        low[0] = _mm256_sub_epi32(low[0], _mm256_madd_epi16(subs[0].min[i], sums));
+        low[1] = _mm256_sub_epi32(low[1], _mm256_madd_epi16(subs[1].min[i], sums));
+    }
+}
+
 /* y += sum * d * act scale - (sum of minimum * sum of activations) * dmin * act scale. acc: the sums
  * over a block; its unit begins with d and dmin. pairs: sums of activations, pair_stride apart. */
 ALWAYS_INLINE void add_min_pairs(const struct activations *a, const uint8_t *unit,
@@ -76,13 +109,8 @@ ALWAYS_INLINE void add_min_pairs(const struct activations *a, const uint8_t *uni
     __m256 dmin[2] = {f16_scales(unit + 32), f16_scales(unit + 48)};
 #pragma GCC unroll 4
     for (int t = 0; t < n; t++) {
-        __m256i low[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-#pragma GCC unroll 8
-        for (int i = 0; i < n_groups / 2; i++) {
-            __m256i sums = _mm256_set1_epi32(pairs[t * pair_stride + i]);
-            low[0] = _mm256_sub_epi32(low[0], _mm256_madd_epi16(subs[0].min[i], sums));
-            low[1] = _mm256_sub_epi32(low[1], _mm256_madd_epi16(subs[1].min[i], sums));
-        }
+        __m256i low[2];
+        mins_times(subs, pairs + t * pair_stride, n_groups, low);
         float s = act_scale[(int64_t)t * a->n_scales];
 #pragma GCC unroll 2
         for (int h = 0; h < 2; h++) {

@@ -1,12 +1,29 @@
-/* Packings of blocks of 256 whose groups have a minimum beside their scale: q4_k, q5_k, q2_k. */
+/* Packings of blocks of 256 whose groups have a minimum beside their scale (q4_k, q5_k, q2_k), or a
+ * signed scale and codes with an offset, which is a minimum as well (q3_k, iq4_xs). */
 #ifndef TRINE_KERNELS_X86_MATMUL_MINS_AVX512_H
 #define TRINE_KERNELS_X86_MATMUL_MINS_AVX512_H
 
 #include "kernels/x86/matmul_panel_avx512.h"
 #include "kernels/x86/sub_sums.h"
 
+/* Sum over the n_groups groups of a block of minimum * sum of activations. min: n_groups / 2 pairs in
+ * the order of pair_sums. */
+INLINE __m512i mins_times(const __m512i *min, const int32_t *act_sum, const int n_groups)
+{
+    __m512i low = _mm512_setzero_si512();
+    UNROLL
+    for (int i = 0; i < n_groups / 8; i++) {
+        __m512i all = _mm512_broadcast_i32x4(pair_sums(act_sum + 8 * i));
+        low = _mm512_dpwssd_epi32(low, min[4 * i], _mm512_shuffle_epi32(all, 0x00));
+        low = _mm512_dpwssd_epi32(low, min[4 * i + 1], _mm512_shuffle_epi32(all, 0x55));
+        low = _mm512_dpwssd_epi32(low, min[4 * i + 2], _mm512_shuffle_epi32(all, 0xaa));
+        low = _mm512_dpwssd_epi32(low, min[4 * i + 3], _mm512_shuffle_epi32(all, 0xff));
+    }
+    return low;
+}
+
 /* y += sum * d * act scale - (sum of minimum * sum of activations) * dmin * act scale, of block b
- * whose unit begins with d and dmin. min: n_groups / 2 pairs in the order of pair_sums. */
+ * whose unit begins with d and dmin. */
 INLINE void few_min_block(const struct activations *a, int token, int64_t b, const uint8_t *unit,
                           const __m512i *min, const int n_groups, const __m512i sum[MAX_FEW],
                           const int n_tokens, __m512 y[MAX_FEW])
@@ -16,18 +33,34 @@ INLINE void few_min_block(const struct activations *a, int token, int64_t b, con
     for (int t = 0; t < n_tokens; t++) {
         const int32_t *act_sum = a->sum + (int64_t)(token + t) * a->n_sums + b * n_groups;
         __m512 act_scale = _mm512_set1_ps(a->scale[(int64_t)(token + t) * a->n_scales + b]);
-        __m512i low = _mm512_setzero_si512();
-        UNROLL
-        for (int i = 0; i < n_groups / 8; i++) {
-            __m512i all = _mm512_broadcast_i32x4(pair_sums(act_sum + 8 * i));
-            low = _mm512_dpwssd_epi32(low, min[4 * i], _mm512_shuffle_epi32(all, 0x00));
-            low = _mm512_dpwssd_epi32(low, min[4 * i + 1], _mm512_shuffle_epi32(all, 0x55));
-            low = _mm512_dpwssd_epi32(low, min[4 * i + 2], _mm512_shuffle_epi32(all, 0xaa));
-            low = _mm512_dpwssd_epi32(low, min[4 * i + 3], _mm512_shuffle_epi32(all, 0xff));
-        }
+        __m512i low = mins_times(min, act_sum, n_groups);
         y[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[t]), _mm512_mul_ps(d, act_scale), y[t]);
         y[t] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(low), _mm512_mul_ps(dmin, act_scale), y[t]);
     }
+}
+
+/* y += (sum - 2^shift * sum of scale * sum of activations) * d * act scale, of block b whose unit begins
+ * with d: sum is of codes that are 2^shift too large. scale: as the minimums above. */
+INLINE void few_signed_block(const struct activations *a, int token, int64_t b, const uint8_t *unit,
+                             const __m512i *scale, const int n_groups, const int shift,
+                             const __m512i sum[MAX_FEW], const int n_tokens, __m512 y[MAX_FEW])
+{
+    __m512 d = halves_at(unit);
+    UNROLL
+    for (int t = 0; t < n_tokens; t++) {
+        const int32_t *act_sum = a->sum + (int64_t)(token + t) * a->n_sums + b * n_groups;
+        __m512 act_scale = _mm512_set1_ps(a->scale[(int64_t)(token + t) * a->n_scales + b]);
+        __m512i offset = _mm512_slli_epi32(mins_times(scale, act_sum, n_groups), shift);
+        __m512i s = _mm512_sub_epi32(sum[t], offset);
+        y[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(s), _mm512_mul_ps(d, act_scale), y[t]);
+    }
+}
+
+/* Signed bytes of each lane as pairs of int16 in the order of pair_sums. */
+INLINE void signed_pairs(__m512i bytes, __m512i pair[2])
+{
+    pair[0] = _mm512_srai_epi16(_mm512_slli_epi16(bytes, 8), 8);
+    pair[1] = _mm512_srai_epi16(bytes, 8);
 }
 
 /* sum += over the n_groups groups of a block, scale * sum of code * q. The dot product of a group of

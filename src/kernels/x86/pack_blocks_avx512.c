@@ -1,4 +1,4 @@
-/* Q4_0 to Q8_0, IQ4_NL, Q2_K, Q4_K, Q5_K and Q6_K: codes of 64 inputs of 16 rows, a byte each, are transposed to quads, which
+/* Q4_0 to Q8_0, IQ4_NL, Q2_K to Q6_K and IQ4_XS: codes of 64 inputs of 16 rows, a byte each, are transposed to quads, which
  * then join to steps. */
 #include <string.h>
 
@@ -29,15 +29,21 @@ struct block_32 {
     uint8_t zero[34]; /* a block of zeros */
 };
 
+/* Low nibbles of 16 bytes, then the high ones. */
+static inline __m256i nibbles_at(const uint8_t *at)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)at);
+    __m256i both = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
+    return _mm256_and_si256(both, _mm256_set1_epi8(15));
+}
+
 static inline __m256i codes_of_32(const struct block_32 *f, const uint8_t *block)
 {
     const uint8_t *codes = block + 2 + 2 * f->has_min + 4 * (f->bits == 5);
     if (f->bits == 8)
         return _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)codes),
                                 _mm256_set1_epi8((char)128));
-    __m128i bytes = _mm_loadu_si128((const __m128i *)codes);
-    __m256i both = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
-    both = _mm256_and_si256(both, _mm256_set1_epi8(15));
+    __m256i both = nibbles_at(codes);
     if (f->bits == 4)
         return both;
     uint32_t fifths;
@@ -307,5 +313,124 @@ void pack_q2_k_avx512(const union job *job, int begin, int end)
             take_q2_k(&rows, to);
             to += packed_tile_bytes(PACKING_q2_k, 256, 256);
         }
+    }
+}
+
+/* The 3 bits of 256 weights. */
+static inline void q3_k_codes(const uint8_t *block, uint8_t *codes)
+{
+    const __m256i low_2 = _mm256_set1_epi8(3), third = _mm256_set1_epi8(4);
+    __m256i bits = _mm256_loadu_si256((const __m256i *)block);
+    for (int i = 0; i < 8; i++) {
+        __m256i four = _mm256_loadu_si256((const __m256i *)(block + 32 + i / 4 * 32));
+        __m256i code = _mm256_and_si256(_mm256_srli_epi16(four, i % 4 * 2), low_2);
+        __m256i bit = i < 2 ? _mm256_slli_epi16(bits, 2 - i) : _mm256_srli_epi16(bits, i - 2);
+        code = _mm256_or_si256(code, _mm256_and_si256(bit, third));
+        _mm256_store_si256((__m256i *)(codes + 32 * i), code);
+    }
+}
+
+/* Three steps of 32 inputs. */
+static inline uint8_t *put_q3_k(const __m512i quad[8], uint8_t *to)
+{
+    const __m512i top[3] = {masked(_mm512_slli_epi16(quad[6], 6), 0xc0),
+                            masked(_mm512_slli_epi16(quad[7], 6), 0xc0),
+                            _mm512_or_si512(masked(_mm512_slli_epi16(quad[6], 4), 0x40),
+                                            masked(_mm512_slli_epi16(quad[7], 5), 0x80))};
+    for (int i = 0; i < 3; i++, to += STEP_BYTES) {
+        __m512i low = _mm512_or_si512(quad[2 * i], _mm512_slli_epi16(quad[2 * i + 1], 3));
+        _mm512_storeu_si512(to, _mm512_or_si512(low, top[i]));
+    }
+    return to;
+}
+
+/* The next block of all rows; returns the end of its unit. */
+static uint8_t *take_q3_k(struct block_rows *rows, uint8_t *unit)
+{
+    uint8_t codes[TILE_ROWS * 256] __attribute__((aligned(64)));
+    uint8_t *to = unit + PACKED_K_LINES_AT + 12 * TILE_ROWS;
+    memset(unit + 2 * TILE_ROWS, 0, PACKED_K_LINES_AT - 2 * TILE_ROWS);
+    for (int r = 0; r < TILE_ROWS; r++) {
+        const uint8_t *block = rows->block[r];
+        memcpy(unit + 2 * r, block + 108, 2);
+        for (int i = 0; i < 3; i++)
+            memcpy(unit + PACKED_K_LINES_AT + i * STEP_BYTES + 4 * r, block + 96 + 4 * i, 4);
+        q3_k_codes(block, codes + 256 * r);
+        rows->block[r] += rows->bytes[r];
+    }
+    for (int i = 0; i < 4; i++) {
+        __m512i quad[16];
+        transpose_16x16(codes + 64 * i, 256, quad);
+        to = put_q3_k(quad, to);
+        to = put_q3_k(quad + 8, to);
+    }
+    return to;
+}
+
+void pack_q3_k_avx512(const union job *job, int begin, int end)
+{
+    uint8_t zero[110] = {0};
+    memset(zero, 0xff, 32); /* code 4 */
+    for (int64_t row = begin; row < end; row += TILE_ROWS) {
+        struct block_rows rows = begin_rows(&job->pack, row, zero);
+        uint8_t *to = pack_tile(&job->pack, row);
+        for (int64_t col = 0; col < job->pack.w.n_cols; col += 256)
+            to = take_q3_k(&rows, to);
+    }
+}
+
+/* Bits under `mask` change places with those `shift` above. */
+static inline __m512i swapped(__m512i v, int32_t mask, unsigned shift)
+{
+    __m512i differ = _mm512_xor_si512(v, _mm512_srli_epi32(v, shift));
+    differ = _mm512_and_si512(differ, _mm512_set1_epi32(mask));
+    v = _mm512_xor_si512(v, differ);
+    return _mm512_xor_si512(v, _mm512_slli_epi32(differ, shift));
+}
+
+/* Scale bits of groups 0 to 7 in ascending order to the order 0, 4, 1, 5, 2, 6, 3, 7. */
+static inline void pair_iq4_xs_scales(uint8_t *unit)
+{
+    __m512i upper = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(unit + 32)));
+    upper = swapped(swapped(upper, 0x00f000f0, 4), 0x0c0c0c0c, 2);
+    _mm256_storeu_si256((__m256i *)(unit + 32), _mm512_castsi512_si256(upper));
+    __m512i lower = _mm512_loadu_si512(unit + 64);
+    _mm512_storeu_si512(unit + 64, swapped(swapped(lower, 0x0000ff00, 8), 0x00f000f0, 4));
+}
+
+/* The next block of all rows; returns the end of its unit. */
+static uint8_t *take_iq4_xs(struct block_rows *rows, uint8_t *unit)
+{
+    uint8_t codes[TILE_ROWS * 256] __attribute__((aligned(64)));
+    uint8_t *to = unit + 64 + 4 * TILE_ROWS;
+    for (int r = 0; r < TILE_ROWS; r++) {
+        const uint8_t *block = rows->block[r];
+        memcpy(unit + 2 * r, block, 2);
+        memcpy(unit + 2 * (TILE_ROWS + r), block + 2, 2);
+        memcpy(unit + 64 + 4 * r, block + 4, 4);
+        for (int i = 0; i < 8; i++)
+            _mm256_store_si256((__m256i *)(codes + 256 * r + 32 * i),
+                               nibbles_at(block + 8 + 16 * i));
+        rows->block[r] += rows->bytes[r];
+    }
+    pair_iq4_xs_scales(unit);
+    for (int i = 0; i < 4; i++) {
+        __m512i quad[16];
+        transpose_16x16(codes + 64 * i, 256, quad);
+        to = put_small_codes(quad, false, to);
+        to = put_small_codes(quad + 8, false, to);
+    }
+    return to;
+}
+
+void pack_iq4_xs_avx512(const union job *job, int begin, int end)
+{
+    uint8_t zero[136] = {0};
+    memset(zero + 8, 0x88, 128);
+    for (int64_t row = begin; row < end; row += TILE_ROWS) {
+        struct block_rows rows = begin_rows(&job->pack, row, zero);
+        uint8_t *to = pack_tile(&job->pack, row);
+        for (int64_t col = 0; col < job->pack.w.n_cols; col += 256)
+            to = take_iq4_xs(&rows, to);
     }
 }
