@@ -94,7 +94,8 @@ INLINE void few_tile(const struct matmul_job *job, int64_t tile, int token, cons
         for (int t = 0; t < n_tokens; t++)
             sum[t] = _mm512_setzero_si512();
         scale_pairs_at(unit, pair);
-        fetch_lines(&fetch, CODES_AT / STEP_BYTES);
+        if (b % 2 == 0)
+            fetch_lines(&fetch, 2 * CODES_AT / STEP_BYTES);
         UNROLL
         for (int half = 0; half < 2; half++) {
             __m512i scale[4];

@@ -63,9 +63,10 @@ INLINE void add_few_group(const __m512i codes[4], __m512i scale, const int8_t *q
 }
 
 /* The same over 64 inputs. pair: their scales; the upper half of a dot product, which is its sign, must
- * meet a zero. */
+ * meet a zero. n_lines: to fetch before each half of them. */
 INLINE void add_few_part(const uint8_t *steps, const __m512i pair[2], const int8_t *q,
-                         int64_t stride, const int n_tokens, __m512i sum[MAX_FEW])
+                         int64_t stride, const int n_tokens, struct fetch *fetch,
+                         const int n_lines[2], __m512i sum[MAX_FEW])
 {
     const __m512i lower = _mm512_set1_epi32(0xffff);
     const __m512i scale[4] = {_mm512_and_si512(pair[0], lower), _mm512_and_si512(pair[1], lower),
@@ -73,6 +74,7 @@ INLINE void add_few_part(const uint8_t *steps, const __m512i pair[2], const int8
     UNROLL
     for (int i = 0; i < 2; i++) {
         __m512i codes[8];
+        fetch_lines(fetch, n_lines[i]);
         unpack_codes(steps + i * PART_BYTES, codes);
         add_few_group(codes, scale[2 * i], q + 32 * i, stride, n_tokens, sum);
         add_few_group(codes + 4, scale[2 * i + 1], q + 32 * i + 16, stride, n_tokens, sum);
@@ -99,9 +101,9 @@ INLINE void few_tile(const struct matmul_job *job, int64_t tile, int token, cons
             signed_pairs(scales_at(unit, i), pair + 2 * i);
         fetch_lines(&fetch, CODES_AT / STEP_BYTES);
         for (int i = 0; i < PAIRS / 2; i++, q += 64) {
-            fetch_lines(&fetch, i % 2 ? 4 : 8);
+            const int n_lines[2] = {4, i % 2 ? 0 : 4}; /* 12 steps in two rounds */
             add_few_part(unit + CODES_AT + i * 2 * PART_BYTES, pair + 2 * i, q, a->stride, n_tokens,
-                         sum);
+                         &fetch, n_lines, sum);
         }
         few_signed_block(a, token, b, unit, pair, GROUPS, OFFSET_SHIFT, sum, n_tokens, y);
     }
