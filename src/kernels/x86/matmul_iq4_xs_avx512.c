@@ -128,7 +128,7 @@ INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const
         __m512i sum[PANEL_TOKENS / 2][PANEL_TILES];
         clear_sums(n_tiles, n_tokens, sum);
         panel_min_codes(p, b, token, GROUPS, n_tiles, n_tokens, sum);
-        panel_mins(p, b, token, GROUPS, n_tiles, n_tokens, sum);
+        panel_mins(p, b, token, GROUPS, GROUPS, n_tiles, n_tokens, sum);
         panel_floats(p->scales + b * n_tiles * TILE_ROWS, act_scale, act_stride, false, n_tiles,
                      n_tokens, sum, (__m512 *)state);
     }

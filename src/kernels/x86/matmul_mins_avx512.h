@@ -63,9 +63,32 @@ INLINE void signed_pairs(__m512i bytes, __m512i pair[2])
     pair[1] = _mm512_srai_epi16(bytes, 8);
 }
 
-/* sum += over the n_groups groups of a block, scale * sum of code * q. The dot product of a group of
- * 16 fits 16 bits: one 16-bit multiply-add scales and adds it, its upper half being multiplied by the
- * zeros above the scales. */
+/* Byte i of each lane, four times. */
+INLINE __m512i spread_byte(__m512i bytes, int i)
+{
+    const __m512i first =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
+    return _mm512_shuffle_epi8(bytes, _mm512_add_epi8(first, _mm512_set1_epi8((char)i)));
+}
+
+/* `to` + weight where bit `bit` of each byte is set. */
+INLINE __m512i add_where(__m512i to, __m512i bytes, const int bit, __m512i weight)
+{
+    __mmask64 is_set = _mm512_test_epi8_mask(bytes, _mm512_set1_epi8((char)(1 << bit)));
+    return _mm512_mask_add_epi8(to, is_set, to, weight);
+}
+
+/* sum += over a block, byte * q: bytes that hold scale * code. */
+INLINE void panel_scaled_codes(const struct panel *p, int64_t b, int token, const int n_tiles,
+                               const int n_tokens, __m512i sum[][PANEL_TILES])
+{
+    struct token_rows rows = token_rows(p, token, b * 256, n_tokens);
+    const uint8_t *codes = p->codes + b * 64 * n_tiles * STEP_BYTES;
+    for (int i = 0; i < 256; i += 16, codes += 4 * n_tiles * STEP_BYTES)
+        panel_quads(codes, &rows, n_tiles, n_tokens, sum);
+}
+
+/* sum += over the n_groups groups of a block, scale * sum of code * q. */
 INLINE void panel_min_codes(const struct panel *p, int64_t b, int token, const int n_groups,
                             const int n_tiles, const int n_tokens, __m512i sum[][PANEL_TILES])
 {
@@ -89,20 +112,19 @@ INLINE void panel_min_codes(const struct panel *p, int64_t b, int token, const i
             __m512i scale = _mm512_loadu_si512(scales);
             UNROLL
             for (int t = 0; t < n_tokens; t++)
-                sum[t][k] = n_groups == 16
-                                ? _mm512_dpwssd_epi32(sum[t][k], dot[t][k], scale)
-                                : _mm512_add_epi32(sum[t][k], _mm512_mullo_epi32(dot[t][k], scale));
+                sum[t][k] = _mm512_add_epi32(sum[t][k], _mm512_mullo_epi32(dot[t][k], scale));
         }
     }
 }
 
-/* sum += over the groups of a block, minimum * sum of activations. */
+/* sum += over the groups of a block, minimum * sum of activations. n_scales: in front of the minimums. */
 INLINE void panel_mins(const struct panel *p, int64_t b, int token, const int n_groups,
-                       const int n_tiles, const int n_tokens, __m512i sum[][PANEL_TILES])
+                       const int n_scales, const int n_tiles, const int n_tokens,
+                       __m512i sum[][PANEL_TILES])
 {
     const int n_pairs = n_groups / 2;
     const int16_t *mins =
-        p->sub_scales + (b * (n_groups + n_pairs) + n_groups) * n_tiles * (2 * TILE_ROWS);
+        p->sub_scales + (b * (n_scales + n_pairs) + n_scales) * n_tiles * (2 * TILE_ROWS);
     const int32_t *pairs = p->zero_sums + token * p->zero_stride + b * n_pairs;
     UNROLL
     for (int i = 0; i < n_pairs; i++) {
@@ -145,8 +167,9 @@ INLINE void clear_sums(const int n_tiles, const int n_tokens, __m512i sum[][PANE
     }
 }
 
+/* n_scales: n_groups, or 0 where codes hold their product with the scale. */
 INLINE void panel_min_blocks(const struct panel *p, int token, __m512i *state, const int n_groups,
-                             const int n_tiles, const int n_tokens)
+                             const int n_scales, const int n_tiles, const int n_tokens)
 {
     const int64_t act_stride = p->job->a.n_scales;
     const float *act_scale = p->job->a.scale + (int64_t)token * act_stride + p->col0 / 256;
@@ -155,10 +178,13 @@ INLINE void panel_min_blocks(const struct panel *p, int token, __m512i *state, c
     for (int64_t b = 0; b < p->n / 256; b++, act_scale++, scales += 2 * n_tiles * TILE_ROWS) {
         __m512i sum[PANEL_TOKENS / 2][PANEL_TILES];
         clear_sums(n_tiles, n_tokens, sum);
-        panel_min_codes(p, b, token, n_groups, n_tiles, n_tokens, sum);
+        if (n_scales)
+            panel_min_codes(p, b, token, n_groups, n_tiles, n_tokens, sum);
+        else
+            panel_scaled_codes(p, b, token, n_tiles, n_tokens, sum);
         panel_floats(scales, act_scale, act_stride, false, n_tiles, n_tokens, sum, y);
         clear_sums(n_tiles, n_tokens, sum);
-        panel_mins(p, b, token, n_groups, n_tiles, n_tokens, sum);
+        panel_mins(p, b, token, n_groups, n_scales, n_tiles, n_tokens, sum);
         panel_floats(scales + n_tiles * TILE_ROWS, act_scale, act_stride, true, n_tiles, n_tokens,
                      sum, y);
     }

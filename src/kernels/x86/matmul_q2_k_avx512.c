@@ -1,3 +1,6 @@
+/* matmul of q2_k. Few tokens: the dot product of a group fits 16 bits, so one 16-bit multiply-add scales
+ * and adds it. Many tokens: scale * code is at most 15 * 3, a byte, and the block one group without
+ * scales inside. */
 #include "kernels/x86/matmul_mins_avx512.h"
 
 /* A block is a unit: f16 scales, four lines of 4-bit scales and minimums, 16 groups of 16 inputs, each
@@ -86,7 +89,7 @@ FEW_RUN(few, 4, few_tile, 4)
 INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const int n_tiles,
                          const int n_tokens)
 {
-    panel_min_blocks(p, token, state, GROUPS, n_tiles, n_tokens);
+    panel_min_blocks(p, token, state, GROUPS, 0, n_tiles, n_tokens);
 }
 
 PANEL_TABLE(panel_blocks, 4)
@@ -99,18 +102,19 @@ void unpack_q2_k_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t 
         _mm512_storeu_ps(scales, halves_at(unit));
         _mm512_storeu_ps(scales + pitch * TILE_ROWS, halves_at(unit + 32));
         scales += 2 * pitch * TILE_ROWS;
-        for (int g = 0; g < GROUPS; g++, sub_scales += 2 * pitch * TILE_ROWS) {
-            __m512i scale = _mm512_srli_epi32(line_at(unit, g / 4), (unsigned)(g % 4 * 8));
-            _mm512_storeu_si512(sub_scales, _mm512_and_si512(scale, _mm512_set1_epi32(15)));
-        }
         UNROLL
         for (int i = 0; i < PAIRS; i++, sub_scales += 2 * pitch * TILE_ROWS)
             _mm512_storeu_si512(sub_scales, min_pair(unit, i));
         for (int g = 0; g < GROUPS; g++) {
             __m512i step = _mm512_loadu_si512(unit + CODES_AT + g * STEP_BYTES);
+            __m512i scale = spread_byte(line_at(unit, g / 4), g % 4);
+            scale = _mm512_and_si512(scale, _mm512_set1_epi8(15));
             UNROLL
-            for (int k = 0; k < 4; k++, codes += pitch * STEP_BYTES)
-                _mm512_storeu_si512(codes, codes_at(step, k));
+            for (int k = 0; k < 4; k++, codes += pitch * STEP_BYTES) {
+                __m512i v = add_where(_mm512_setzero_si512(), step, 2 * k, scale);
+                v = add_where(v, step, 2 * k + 1, _mm512_add_epi8(scale, scale));
+                _mm512_storeu_si512(codes, v);
+            }
         }
     }
 }
@@ -127,7 +131,7 @@ void matmul_q2_k_avx512(const union job *j, int begin, int end)
                                          .group = BLOCK,
                                          .sum_group = 32,
                                          .has_min = true,
-                                         .sub_scales = GROUPS + PAIRS,
+                                         .sub_scales = PAIRS,
                                          .max_tokens = PANEL_TOKENS / 2,
                                          .run = panel_blocks_runs,
                                          .unpack = unpack_q2_k_avx512,

@@ -119,13 +119,6 @@ FEW_RUN(few, 4, few_tile, 4)
 
 PANEL_TABLE(panel_grouped, 4)
 
-/* `to` + weight where bit `bit` of each byte is set. */
-INLINE __m512i add_where(__m512i to, __m512i bytes, const int bit, __m512i weight)
-{
-    __mmask64 is_set = _mm512_test_epi8_mask(bytes, _mm512_set1_epi8((char)(1 << bit)));
-    return _mm512_mask_add_epi8(to, is_set, to, weight);
-}
-
 /* Bytes of scale * (code - 4) + 127 of two groups, bit after bit of the code: modulo 256 exact. */
 INLINE void unpack_scaled(const uint8_t *steps, const __m512i scale[2], int pitch, uint8_t *codes)
 {
@@ -155,8 +148,6 @@ static void unpack(const struct panel *p, int64_t tile, int pitch, uint8_t *code
                    int16_t *sub_scales)
 {
     (void)sub_scales;
-    const __m512i first =
-        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
     const uint8_t *unit = tile_at(p->job, tile) + p->col0 / BLOCK * UNIT_BYTES;
     for (int64_t b = 0; b < p->n / BLOCK; b++, unit += UNIT_BYTES, scales += pitch * TILE_ROWS) {
         _mm512_storeu_ps(scales, halves_at(unit));
@@ -165,8 +156,7 @@ static void unpack(const struct panel *p, int64_t tile, int pitch, uint8_t *code
             __m512i bytes = scales_at(unit, i / 2), scale[2];
             UNROLL
             for (int g = 0; g < 2; g++)
-                scale[g] = _mm512_shuffle_epi8(
-                    bytes, _mm512_add_epi8(first, _mm512_set1_epi8((char)(i % 2 * 2 + g))));
+                scale[g] = spread_byte(bytes, i % 2 * 2 + g);
             prefetch(unit + CODES_AT + i * PART_BYTES);
             unpack_scaled(unit + CODES_AT + i * PART_BYTES, scale, pitch, codes);
         }

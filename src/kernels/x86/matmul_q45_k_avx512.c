@@ -124,7 +124,7 @@ FEW_RUN(q5_k, 4, few_tile, true, 4)
 INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const int n_tiles,
                          const int n_tokens)
 {
-    panel_min_blocks(p, token, state, GROUPS, n_tiles, n_tokens);
+    panel_min_blocks(p, token, state, GROUPS, GROUPS, n_tiles, n_tokens);
 }
 
 PANEL_TABLE(panel_blocks, 4)
