@@ -65,7 +65,7 @@ ALWAYS_INLINE void pair_block_sums(const int32_t *act_sum, int n_groups, int32_t
         _mm_storeu_si128((__m128i *)(pairs + i / 2), pair_sums(act_sum + i));
 }
 
-/* The same with sign. */
+/* split_scales and split_mins of signed bytes. */
 ALWAYS_INLINE void split_signed(__m256i bytes, __m256i scale[4])
 {
     const char no = -128;
