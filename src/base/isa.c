@@ -15,6 +15,8 @@ static const struct {
     [ISA_avx512] = {"avx512", BIT(scalar) | BIT(avx2) | BIT(avx512)},
     [ISA_avx512vbmi] = {"avx512vbmi", BIT(scalar) | BIT(avx2) | BIT(avx512) | BIT(avx512vbmi)},
     [ISA_amx] = {"amx", BIT(scalar) | BIT(avx2) | BIT(avx512) | BIT(avx512vbmi) | BIT(amx)},
+    [ISA_neon] = {"neon", BIT(scalar) | BIT(neon)},
+    [ISA_i8mm] = {"i8mm", BIT(scalar) | BIT(neon) | BIT(i8mm)},
 };
 
 const char *isa_name(enum isa isa)
@@ -25,6 +27,17 @@ const char *isa_name(enum isa isa)
 bool isa_includes(enum isa isa, enum isa part)
 {
     return isas[isa].includes >> part & 1;
+}
+
+bool isa_is_native(enum isa isa)
+{
+#if defined(__x86_64__)
+    return !isa_includes(isa, ISA_neon);
+#elif defined(__aarch64__)
+    return isa == ISA_scalar || isa_includes(isa, ISA_neon);
+#else
+    return isa == ISA_scalar;
+#endif
 }
 
 enum status isa_parse(const char *name, enum isa *isa, struct error *err)

@@ -14,6 +14,8 @@ enum isa {
     ISA_avx512,     /* AVX2 and AVX-512 F, BW, VL, DQ, VNNI */
     ISA_avx512vbmi, /* the same and VBMI */
     ISA_amx,        /* the same and AMX tiles of int8 */
+    ISA_neon,       /* ARM: Advanced SIMD with dot products of int8 */
+    ISA_i8mm,       /* the same and matrix multiplications of int8 */
     N_ISAS
 };
 
@@ -22,6 +24,9 @@ const char *isa_name(enum isa isa);
 
 /* Whether what may use `isa` may run kernels of `part`. */
 bool isa_includes(enum isa isa, enum isa part);
+
+/* Whether this build has kernels of it: those of other architectures are names only. */
+bool isa_is_native(enum isa isa);
 
 /* Parses a name. errors: USAGE, listing the names. */
 enum status isa_parse(const char *name, enum isa *isa, struct error *err);

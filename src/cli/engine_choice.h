@@ -34,10 +34,15 @@ struct engine_choice {
                       n_nodes, 256),                                                               \
         ENGINE_NUMBER(base, "--threads-per-node", "0", "that many on each node; 0: evenly",        \
                       n_threads_a_node, 4096),                                                     \
-        {"--isa",  "NAME",                                                                         \
-         NULL,     "use no instruction set above: scalar, avx2, avxvnni, avx512, avx512vbmi, amx", \
-         OPT_TEXT, ENGINE_AT(base, isa),                                                           \
-         0,        0},                                                                             \
+        {"--isa",                                                                                  \
+         "NAME",                                                                                   \
+         NULL,                                                                                     \
+         "use no instruction set above: scalar; avx2, avxvnni, avx512, avx512vbmi, amx; neon, "    \
+         "i8mm",                                                                                   \
+         OPT_TEXT,                                                                                 \
+         ENGINE_AT(base, isa),                                                                     \
+         0,                                                                                        \
+         0},                                                                                       \
         ENGINE_WORD(base, "--head", "keep|q8_0|q6_k|q4_k|q4_0", "keep",                            \
                     "type that the output matrix is converted to at load", head),                  \
         I2S_LAYOUT_OPTION(ENGINE_AT(base, i2s_layout)),                                            \

@@ -94,7 +94,7 @@ static void describe_kernels(const struct engine *e, char *text, size_t size)
 static void append_next_isa(char *text, size_t size, enum isa isa)
 {
     enum isa next = isa + 1;
-    while (next < N_ISAS && !isa_includes(next, isa))
+    while (next < N_ISAS && !(isa_includes(next, isa) && isa_is_native(next)))
         next++;
     if (next < N_ISAS)
         append(text, size, " (next faster: %s, %s)", isa_name(next),

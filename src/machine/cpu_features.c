@@ -1,6 +1,8 @@
 #include "machine/cpu_features.h"
 
+#include <inttypes.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -102,6 +104,8 @@ bool cpu_has_isa(enum isa isa)
     case ISA_avx512: return has_avx512();
     case ISA_avx512vbmi: return has_avx512vbmi();
     case ISA_amx: return has_amx();
+    case ISA_neon:
+    case ISA_i8mm:
     case N_ISAS: break;
     }
     return false;
@@ -119,6 +123,33 @@ const char *cpu_name(void)
     return name + strspn(name, " ");
 }
 
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+/* The kernel says what it and the processor let a process use. */
+bool cpu_has_isa(enum isa isa)
+{
+    bool has_neon = getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+    if (isa == ISA_i8mm)
+        return has_neon && (getauxval(AT_HWCAP2) & HWCAP2_I8MM);
+    return isa == ISA_scalar || (isa == ISA_neon && has_neon);
+}
+
+const char *cpu_name(void)
+{
+    static char name[48];
+    uint64_t midr = 0;
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1", "r");
+    bool is_read = file && fscanf(file, "%" SCNx64, &midr) == 1;
+    if (file)
+        fclose(file);
+    if (!is_read)
+        return "unknown";
+    cpu_name_of_midr(midr, name, sizeof name);
+    return name;
+}
+
 #else
 
 bool cpu_has_isa(enum isa isa)
@@ -132,6 +163,26 @@ const char *cpu_name(void)
 }
 
 #endif
+
+void cpu_name_of_midr(uint64_t midr, char *name, size_t size)
+{
+    static const struct {
+        int implementer, part;
+        const char *name;
+    } cores[] = {
+        {0x41, 0xd08, "ARM Cortex-A72"},  {0x41, 0xd0b, "ARM Cortex-A76"},
+        {0x41, 0xd0c, "ARM Neoverse-N1"}, {0x41, 0xd40, "ARM Neoverse-V1"},
+        {0x41, 0xd49, "ARM Neoverse-N2"}, {0x41, 0xd4f, "ARM Neoverse-V2"},
+        {0xc0, 0xac3, "Ampere-1"},
+    };
+    int implementer = midr >> 24 & 0xff, part = midr >> 4 & 0xfff;
+    for (size_t i = 0; i < sizeof cores / sizeof cores[0]; i++)
+        if (cores[i].implementer == implementer && cores[i].part == part) {
+            snprintf(name, size, "%s", cores[i].name);
+            return;
+        }
+    snprintf(name, size, "implementer 0x%02x, part 0x%03x", implementer, part);
+}
 
 enum isa cpu_isa_within(enum isa cap)
 {

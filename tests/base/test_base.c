@@ -230,6 +230,8 @@ static void test_isa_includes(void **state)
     assert_false(isa_includes(ISA_avx512vbmi, ISA_avxvnni));
     assert_true(isa_includes(ISA_amx, ISA_avx512vbmi) && isa_includes(ISA_amx, ISA_avx512));
     assert_false(isa_includes(ISA_amx, ISA_avxvnni));
+    assert_true(isa_includes(ISA_i8mm, ISA_neon));
+    assert_false(isa_includes(ISA_neon, ISA_avx2) || isa_includes(ISA_i8mm, ISA_avx512vbmi));
     for (enum isa a = 0; a < N_ISAS; a++) {
         struct error err;
         enum isa parsed;
