@@ -13,6 +13,9 @@
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define FLOAT_OPS_AVX2
 #include <immintrin.h>
+#elif defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD) /* in files of `neon` and above */
+#define FLOAT_OPS_NEON
+#include <arm_neon.h>
 #endif
 
 #define EXP_MAX      88.7f   /* above: the value there, 3.3e38, so that nothing becomes infinite */
@@ -98,6 +101,46 @@ static inline __m256 silu_8(__m256 x)
     __m256 e = exp_8(_mm256_xor_ps(x, _mm256_set1_ps(-0.0f)));
     return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), e));
 }
+#elif defined(FLOAT_OPS_NEON)
+/* 4 halves as floats. */
+static inline float32x4_t f32_from_f16_4(const uint16_t *x)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x)));
+}
+
+/* 2^e, from -126 to 127. */
+static inline float32x4_t power_of_2_4(int32x4_t e)
+{
+    return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(e, vdupq_n_s32(127)), 23));
+}
+
+/* trine_exp of 4 floats. */
+static inline float32x4_t exp_4(float32x4_t x)
+{
+    float32x4_t most = vdupq_n_f32(EXP_MAX), round = vdupq_n_f32(EXP_ROUND);
+    float32x4_t c = vbslq_f32(vcltq_f32(most, x), most, x);
+    float32x4_t t = vaddq_f32(vmulq_n_f32(c, EXP_LOG2_E), round);
+    float32x4_t n = vsubq_f32(t, round);
+    float32x4_t r = vfmaq_f32(c, n, vdupq_n_f32(-EXP_LN2_HIGH));
+    r = vfmaq_f32(r, n, vdupq_n_f32(-EXP_LN2_LOW));
+    float32x4_t p = vfmaq_f32(vdupq_n_f32(EXP_C5), vdupq_n_f32(EXP_C6), r);
+    p = vfmaq_f32(vdupq_n_f32(EXP_C4), p, r);
+    p = vfmaq_f32(vdupq_n_f32(EXP_C3), p, r);
+    p = vfmaq_f32(vdupq_n_f32(EXP_C2), p, r);
+    p = vfmaq_f32(vdupq_n_f32(1.0f), p, r);
+    p = vfmaq_f32(vdupq_n_f32(1.0f), p, r);
+    int32x4_t k = vsubq_s32(vreinterpretq_s32_f32(t), vreinterpretq_s32_f32(round));
+    int32x4_t half = vshrq_n_s32(k, 1);
+    float32x4_t y = vmulq_f32(p, power_of_2_4(half));
+    y = vmulq_f32(y, power_of_2_4(vsubq_s32(k, half)));
+    return vbslq_f32(vcltq_f32(x, vdupq_n_f32(EXP_MIN)), vdupq_n_f32(0), y);
+}
+
+/* silu of 4 floats. */
+static inline float32x4_t silu_4(float32x4_t x)
+{
+    return vdivq_f32(x, vaddq_f32(vdupq_n_f32(1.0f), exp_4(vnegq_f32(x))));
+}
 #endif
 
 /* out[i] = silu(y[2 i]) * y[2 i + 1], 8 of them. */
@@ -108,6 +151,11 @@ static inline void silu_mul_8(const float y[16], float out[8])
     __m256 gate = _mm256_shuffle_ps(low, high, 0x88), up = _mm256_shuffle_ps(low, high, 0xdd);
     __m256d product = _mm256_castps_pd(_mm256_mul_ps(silu_8(gate), up)); /* pairs 0, 2, 1, 3 */
     _mm256_storeu_pd((double *)out, _mm256_permute4x64_pd(product, 0xd8));
+#elif defined(FLOAT_OPS_NEON)
+    for (int i = 0; i < 8; i += 4) {
+        float32x4x2_t pairs = vld2q_f32(y + 2 * i); /* gates, ups */
+        vst1q_f32(out + i, vmulq_f32(silu_4(pairs.val[0]), pairs.val[1]));
+    }
 #else
     for (int i = 0; i < 8; i++)
         out[i] = silu(y[2 * i]) * y[2 * i + 1];
@@ -149,6 +197,9 @@ static inline void f16_from_f32_16(const float x[16], uint16_t out[16])
                      _mm256_cvtps_ph(_mm256_loadu_ps(x), _MM_FROUND_TO_NEAREST_INT));
     _mm_storeu_si128((__m128i *)(out + 8),
                      _mm256_cvtps_ph(_mm256_loadu_ps(x + 8), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(FLOAT_OPS_NEON)
+    for (int i = 0; i < 16; i += 4)
+        vst1_u16(out + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(x + i))));
 #else
     for (int i = 0; i < 16; i++)
         out[i] = f32_to_f16(x[i]);

@@ -60,7 +60,7 @@ static void catch_crashes(void)
 {
     struct sigaction action = {.sa_handler = on_crash};
     sigemptyset(&action.sa_mask);
-    static const int signals[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE};
+    static const int signals[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP};
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         sigaction(signals[i], &action, NULL);
 }

@@ -64,7 +64,7 @@ struct check {
 };
 
 /* The check of one row, from the same random numbers for all rows of an op and packing. Installs
- * handlers of SIGILL, SIGSEGV, SIGBUS and SIGFPE. */
+ * handlers of SIGILL, SIGSEGV, SIGBUS, SIGFPE and SIGTRAP. */
 void check_kernel(struct check *c, const struct kernel_row *row, uint64_t seed);
 
 /* The large job of a row. False: there is none of that kind. */

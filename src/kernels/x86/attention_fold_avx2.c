@@ -1,7 +1,7 @@
 #include "kernels/x86/lanes_avx2.h"
 
 #include "kernels/attention_walk.h"
-#include "kernels/x86/attention_fold_body.h"
+#include "kernels/lanes/attention_fold_body.h"
 
 void attention_fold_avx2(const union job *job, int begin, int end)
 {

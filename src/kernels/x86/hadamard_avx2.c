@@ -31,7 +31,7 @@ static struct lanes lanes_butterflies(struct lanes a)
     return (struct lanes){_mm256_add_ps(low, high), _mm256_sub_ps(low, high)};
 }
 
-#include "kernels/x86/hadamard_body.h"
+#include "kernels/lanes/hadamard_body.h"
 
 void hadamard_avx2(const union job *job, int begin, int end)
 {

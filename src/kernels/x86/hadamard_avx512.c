@@ -19,7 +19,7 @@ static struct lanes lanes_butterflies(struct lanes a)
     return (struct lanes){v};
 }
 
-#include "kernels/x86/hadamard_body.h"
+#include "kernels/lanes/hadamard_body.h"
 
 void hadamard_avx512(const union job *job, int begin, int end)
 {

@@ -1,7 +1,7 @@
 #include "kernels/x86/lanes_avx2.h"
 
 #include "kernels/kv_store_walk.h"
-#include "kernels/x86/quantize_body.h"
+#include "kernels/lanes/quantize_body.h"
 
 static void store_q8_0(const struct kv_rows *rows, int row, const float *x, int head_dim)
 {

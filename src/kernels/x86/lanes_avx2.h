@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/float_ops.h"
+#include "kernels/x86/sum_of_bytes.h"
 
 #define LANES_KEY_SUMS       8
 #define LANES_KEY_ROWS       4

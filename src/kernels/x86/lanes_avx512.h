@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 #include "kernels/float_ops.h"
+#include "kernels/x86/sum_of_bytes.h"
 
 /* Attention: sums of keys that it keeps in registers, and rows of keys at most; tiles of 16 sums
  * that it adds up together; lanes of values for 4 queries; the registers of struct lanes; streams

@@ -1,6 +1,6 @@
 #include "kernels/x86/lanes_avx512.h"
 
-#include "kernels/x86/quantize_body.h"
+#include "kernels/lanes/quantize_body.h"
 
 void peak_avx512(const union job *job, int begin, int end)
 {

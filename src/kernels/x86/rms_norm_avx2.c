@@ -1,6 +1,6 @@
 #include "kernels/x86/lanes_avx2.h"
 
-#include "kernels/x86/rms_norm_body.h"
+#include "kernels/lanes/rms_norm_body.h"
 
 void rms_norm_avx2(const union job *job, int begin, int end)
 {

@@ -1,6 +1,6 @@
 #include "kernels/x86/lanes_avx2.h"
 
-#include "kernels/x86/rms_norm_body.h"
+#include "kernels/lanes/rms_norm_body.h"
 
 /* 8 pairs (a[i], b[i]). */
 static void turn_8_apart(float *a, float *b, const float *cosines, const float *sines)

@@ -1,6 +1,6 @@
 /* Elementwise steps of joining chunks, by 16 lanes. Include after one of the lanes headers. */
-#ifndef TRINE_KERNELS_X86_ATTENTION_FOLD_BODY_H
-#define TRINE_KERNELS_X86_ATTENTION_FOLD_BODY_H
+#ifndef TRINE_KERNELS_LANES_ATTENTION_FOLD_BODY_H
+#define TRINE_KERNELS_LANES_ATTENTION_FOLD_BODY_H
 
 #include <stdint.h>
 

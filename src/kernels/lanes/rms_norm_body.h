@@ -1,8 +1,8 @@
 /* rms_norm by 16 lanes. Include after one of the lanes headers. */
-#ifndef TRINE_KERNELS_X86_RMS_NORM_BODY_H
-#define TRINE_KERNELS_X86_RMS_NORM_BODY_H
+#ifndef TRINE_KERNELS_LANES_RMS_NORM_BODY_H
+#define TRINE_KERNELS_LANES_RMS_NORM_BODY_H
 
-#include "kernels/x86/quantize_body.h"
+#include "kernels/lanes/quantize_body.h"
 
 static inline float norm_factor(const float *x, int n, float epsilon)
 {

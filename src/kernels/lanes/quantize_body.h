@@ -1,6 +1,6 @@
 /* Int8 of one token by 16 lanes. Include after one of the lanes headers. */
-#ifndef TRINE_KERNELS_X86_QUANTIZE_BODY_H
-#define TRINE_KERNELS_X86_QUANTIZE_BODY_H
+#ifndef TRINE_KERNELS_LANES_QUANTIZE_BODY_H
+#define TRINE_KERNELS_LANES_QUANTIZE_BODY_H
 
 #include <string.h>
 
@@ -36,7 +36,7 @@ static inline void quantize_to_peak(const struct token_source *source, int64_t b
     *scale = is_tiny ? 0 : amax / 127;
     if (is_tiny || peak >= 0x7f800000) {
         for (int64_t i = begin; i < end; i += 16)
-            _mm_storeu_si128((__m128i *)(q + i), _mm_setzero_si128());
+            memset(q + i, 0, 16);
         return;
     }
     struct lanes factor = lanes_set(127 / amax);
@@ -48,18 +48,6 @@ static inline void quantize_group(const struct token_source *source, int64_t beg
                                   int8_t *q, float *scale)
 {
     quantize_to_peak(source, begin, end, group_peak(source, begin, end), q, scale);
-}
-
-/* n is a multiple of 16. Bytes are made unsigned, added by psadbw, and the 128s taken off again. */
-static inline int32_t sum_of_bytes(const int8_t *q, int64_t n)
-{
-    __m128i sum = _mm_setzero_si128(), flip = _mm_set1_epi8(-128);
-    for (int64_t i = 0; i < n; i += 16) {
-        __m128i bytes = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(q + i)), flip);
-        sum = _mm_add_epi64(sum, _mm_sad_epu8(bytes, _mm_setzero_si128()));
-    }
-    sum = _mm_add_epi64(sum, _mm_unpackhi_epi64(sum, sum));
-    return (int32_t)(_mm_cvtsi128_si64(sum) - 128 * n);
 }
 
 /* Token t. peak: bits of amax, where there is one scale; NULL: that of each group. */

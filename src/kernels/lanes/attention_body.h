@@ -1,12 +1,12 @@
 /* Attention of a block of queries to one chunk, by 16 lanes. Include after one of the lanes
  * headers. Each row of keys is loaded once for all queries of the block; 16 dot products are summed
  * across their lanes together. */
-#ifndef TRINE_KERNELS_X86_ATTENTION_BODY_H
-#define TRINE_KERNELS_X86_ATTENTION_BODY_H
+#ifndef TRINE_KERNELS_LANES_ATTENTION_BODY_H
+#define TRINE_KERNELS_LANES_ATTENTION_BODY_H
 
 #include "kernels/attention_walk.h"
-#include "kernels/x86/attention_fold_body.h"
-#include "kernels/x86/attention_rows.h"
+#include "kernels/lanes/attention_fold_body.h"
+#include "kernels/lanes/attention_rows.h"
 
 /* Rows of values that are walked for all elements before the next ones: 8 KiB at 128 of f16. */
 #define VALUE_ROWS  32

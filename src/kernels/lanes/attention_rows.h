@@ -1,7 +1,7 @@
 /* Keys or values of a chunk as lanes of floats, and their way into the cache. Include after one of
  * the lanes headers. */
-#ifndef TRINE_KERNELS_X86_ATTENTION_ROWS_H
-#define TRINE_KERNELS_X86_ATTENTION_ROWS_H
+#ifndef TRINE_KERNELS_LANES_ATTENTION_ROWS_H
+#define TRINE_KERNELS_LANES_ATTENTION_ROWS_H
 
 #include "kernels/kv_page.h"
 
@@ -70,7 +70,7 @@ ALWAYS_INLINE void prefetch_steps(struct rows_ahead *ahead, int n)
     for (int i = 0; i < n && ahead->n_steps > 0; i++, ahead->n_steps--, ahead->at += 64)
 #pragma GCC unroll 4
         for (int stream = 0; stream < LANES_STREAMS; stream++)
-            _mm_prefetch(ahead->at + stream * ahead->part_bytes, _MM_HINT_T1);
+            __builtin_prefetch(ahead->at + stream * ahead->part_bytes, 0, 2);
 }
 
 /* What is due in turn i of an innermost loop, each of which reads n bytes. Memory answers best to

@@ -1,9 +1,9 @@
 /* hadamard by 16 lanes. Include after one of the lanes headers, and after lanes_turn_signs and
  * lanes_butterflies. */
-#ifndef TRINE_KERNELS_X86_HADAMARD_BODY_H
-#define TRINE_KERNELS_X86_HADAMARD_BODY_H
+#ifndef TRINE_KERNELS_LANES_HADAMARD_BODY_H
+#define TRINE_KERNELS_LANES_HADAMARD_BODY_H
 
-#include "kernels/x86/quantize_body.h"
+#include "kernels/lanes/quantize_body.h"
 
 /* Butterflies of lengths len and 2 len, 16 or more. */
 static inline void two_butterflies(float *x, int block, int len)

@@ -1,0 +1,6 @@
+#include "kernels/arm/matmul_q4_0.h"
+
+void matmul_q4_0_neon(const union job *job, int begin, int end)
+{
+    matmul_tiles(&job->matmul, begin, end);
+}

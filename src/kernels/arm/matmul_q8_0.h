@@ -1,0 +1,34 @@
+/* matmul of q8_0: bytes, code - 128 as a signed byte. */
+#ifndef TRINE_KERNELS_ARM_MATMUL_Q8_0_H
+#define TRINE_KERNELS_ARM_MATMUL_Q8_0_H
+
+#include "kernels/arm/matmul_tiles.h"
+
+#include "kernels/arm/matmul_groups.h"
+
+enum { GROUP = 32, GROUP_BYTES = 8 * STEP_BYTES };
+
+ALWAYS_INLINE int64_t group_inputs(const struct matmul_job *job)
+{
+    (void)job;
+    return GROUP;
+}
+
+ALWAYS_INLINE const uint8_t *steps_of(const struct matmul_job *job, const uint8_t *tile, int64_t g)
+{
+    (void)job;
+    return group_of(tile, g, GROUP_BYTES);
+}
+
+ALWAYS_INLINE int8x16_t code_at(const uint8_t *steps, int64_t s, int quad, int v)
+{
+    uint8x16_t bytes = vld1q_u8(steps + (4 * s + quad) * STEP_BYTES + 16 * v);
+    return vreinterpretq_s8_u8(veorq_u8(bytes, vdupq_n_u8(128)));
+}
+
+ALWAYS_INLINE void tile_part(const struct part *p, union tile_sums *to)
+{
+    add_groups(p, GROUP / 16, GROUP_BYTES, 0, to->y);
+}
+
+#endif
