@@ -2,7 +2,7 @@
 CONFIG   ?= release
 CC       := $(if $(filter fuzz,$(CONFIG)),clang,$(if $(filter default,$(origin CC)),gcc,$(CC)))
 PREFIX   ?= /usr/local
-TRIPLE   := $(shell $(CC) -dumpmachine)
+TRIPLE   := $(shell $(CC) -dumpmachine 2>/dev/null)
 TARGET   := $(firstword $(subst -, ,$(TRIPLE)))
 CROSS    := $(if $(filter-out $(shell uname -m),$(TARGET)),$(TRIPLE)-)
 BUILD    := build/$(CONFIG)$(CROSS:$(TRIPLE)-=-$(TARGET))
