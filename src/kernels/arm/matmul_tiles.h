@@ -5,8 +5,8 @@
  * with one quad of 16 activations, so that nothing is broadcast. Few tokens unpack codes as they
  * come. Many tokens share a panel: the codes of a tile, unpacked once, a byte each, quad after quad;
  * there 8 tokens and 8 rows fill the registers. With i8mm (compiled for it) a panel has pairs of
- * rows with 8 inputs each, and 4 tokens and 16 rows fill the registers: half as many instructions
- * for as many multiplications. */
+ * rows with 8 inputs each, and 4 tokens and 16 rows fill the registers: a third fewer instructions
+ * for as many multiplications, some of it lost again where a group ends (docs/kernels.md). */
 #ifndef TRINE_KERNELS_ARM_MATMUL_TILES_H
 #define TRINE_KERNELS_ARM_MATMUL_TILES_H
 
