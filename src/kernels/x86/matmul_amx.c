@@ -34,8 +34,9 @@ struct tiles_ops {
     int step;   /* inputs of a register of codes: 64, or a group of 32 */
     int zero;   /* code of value 0 */
     int planes; /* 2: low and high bytes of code times sub-scale */
-    int sub_inputs,
-        n_pairs; /* K packings: inputs per sub-scale; pairs of minimums of a block, or 0 */
+    /* K packings: inputs per sub-scale that codes are still to be multiplied by, or 0; pairs of
+     * minimums of a block, or 0 */
+    int sub_inputs, n_pairs;
 };
 
 /* A panel: inputs [col0, col0 + n) of tiles [tile0, tile0 + n_tiles). */
@@ -43,14 +44,12 @@ struct tiles {
     struct panel panel; /* for unpacking */
     const struct tiles_ops *ops;
     int64_t tile0, n_tiles;
-    int64_t n_inputs; /* of a panel, the last may have fewer */
-    int64_t codes_bytes, scales_bytes,
-        subs_bytes; /* of a tile: both planes; scales and dmin; ... */
+    int64_t n_inputs;                              /* of a panel, the last may have fewer */
+    int64_t codes_bytes, scales_bytes, subs_bytes; /* of a tile: both planes; d and dmin; ... */
     uint8_t *codes, *scales, *subs;
-    uint8_t *sums; /* what comes out of four registers */
-    uint8_t
-        *state; /* (blocks, n_tiles) sums, floats where there are groups; of one panel: one pass */
-    bool is_kept; /* several panels */
+    uint8_t *sums;  /* what comes out of four registers */
+    uint8_t *state; /* (blocks, n_tiles) sums or floats of groups; of one panel: one pass */
+    bool is_kept;   /* several panels */
 };
 
 static int64_t round_up(int64_t n, int64_t unit)
@@ -317,7 +316,8 @@ static void add_sums(const struct pass *pass, int64_t g, int block, int k, const
     __m512 scale = _mm512_loadu_ps(scales), low = _mm512_setzero_ps();
     if (n_pairs) {
         low = _mm512_loadu_ps(scales + STEP_BYTES);
-        mins += ((g + 1) * (2 * n_pairs) + g * n_pairs) * STEP_BYTES;
+        int n_subs = ops->sub_inputs ? 256 / ops->sub_inputs : 0; /* lines before the minimums */
+        mins += ((g + 1) * n_subs + g * n_pairs) * STEP_BYTES;
     }
     int token = first_token(t->panel.job, pass->block + block);
     int64_t group = t->panel.col0 / t->panel.group + g;
@@ -444,4 +444,4 @@ TILES_KERNEL(q8_0, avx512, 512, 32, 128, 1, 0, 0)
 TILES_KERNEL(q6_k, avx512, 512, 64, 32, 2, 16, 0)
 TILES_KERNEL(q4_k, avx512, 512, 64, 0, 2, 32, 4)
 TILES_KERNEL(q5_k, avx512, 512, 64, 0, 2, 32, 4)
-TILES_KERNEL(q2_k, avx512, 512, 64, 0, 1, 16, 8)
+TILES_KERNEL(q2_k, avx512, 512, 64, 0, 1, 0, 8) /* unpacked as scale * code */
