@@ -4,10 +4,9 @@
 #include "engine/plan_builder.h"
 
 /* A grain is as much as one claim should cost little against, and little enough to share evenly. */
-#define GRAIN_BYTES ((uint64_t)64 << 10)
-#define GRAINS_EACH 8 /* of a thread, at least, where rows are few */
-#define FLOAT_TILES                                                                                \
-    4 /* of a grain at least, where rows are many: the chains of floats that run at once */
+#define GRAIN_BYTES       ((uint64_t)64 << 10)
+#define GRAINS_EACH       8 /* of a thread, at least, where rows are few */
+#define FLOAT_TILES       4 /* of a grain, where rows are many: chains of floats that run at once */
 #define MANY_ROWS         64 /* of a grain with many tokens: panels are unpacked once for all of them */
 #define REDUCE_ROWS       256
 /* On AMX tiles: as many rows as panels hold of inputs that are usual, so that activations are read once

@@ -3,7 +3,7 @@
 #ifndef TRINE_KERNELS_X86_MATMUL_FIELDS_AVX512_H
 #define TRINE_KERNELS_X86_MATMUL_FIELDS_AVX512_H
 
-#include "kernels/x86/matmul_panel_avx512.h"
+#include "kernels/x86/matmul_panel_walk_avx512.h"
 #include "tensor/iq4_values.h"
 
 /* A packing; constant in every template. */

@@ -3,7 +3,7 @@
 #ifndef TRINE_KERNELS_X86_MATMUL_MINS_AVX512_H
 #define TRINE_KERNELS_X86_MATMUL_MINS_AVX512_H
 
-#include "kernels/x86/matmul_panel_avx512.h"
+#include "kernels/x86/matmul_panel_walk_avx512.h"
 #include "kernels/x86/sub_sums.h"
 
 /* Sum over the n_groups groups of a block of minimum * sum of activations. min: n_groups / 2 pairs in

@@ -1,4 +1,4 @@
-#include "kernels/x86/matmul_panel_avx512.h"
+#include "kernels/x86/matmul_panel_walk_avx512.h"
 
 /* A block: 256 inputs, 16 groups of 16 inputs; a group: two steps of low nibbles, one of high bits.
  * A unit: two blocks after 64 bytes of f16 scales and 512 of int8 scales. */

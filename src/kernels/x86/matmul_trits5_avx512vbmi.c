@@ -1,4 +1,4 @@
-#include "kernels/x86/matmul_panel_avx512.h"
+#include "kernels/x86/matmul_panel_walk_avx512.h"
 
 enum { QUADS = 5, STEP_INPUTS = 20, UNIT_INPUTS = 1280 };
 
