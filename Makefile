@@ -3,9 +3,9 @@ CONFIG   ?= release
 CC       := $(if $(filter fuzz,$(CONFIG)),clang,$(if $(filter default,$(origin CC)),gcc,$(CC)))
 PREFIX   ?= /usr/local
 TRIPLE   := $(shell $(CC) -dumpmachine 2>/dev/null)
-TARGET   := $(firstword $(subst -, ,$(TRIPLE)))
-CROSS    := $(if $(filter-out $(shell uname -m),$(TARGET)),$(TRIPLE)-)
-BUILD    := build/$(CONFIG)$(CROSS:$(TRIPLE)-=-$(TARGET))
+MACHINE  := $(firstword $(subst -, ,$(TRIPLE)))
+CROSS    := $(if $(filter-out $(shell uname -m),$(MACHINE)),$(TRIPLE)-)
+BUILD    := build/$(CONFIG)$(CROSS:$(TRIPLE)-=-$(MACHINE))
 PACKAGES := libpcre2-8 jansson hwloc $(if $(filter test check check-numa check-all,$(MAKECMDGOALS)),cmocka)
 VERSION  := 0.1.0
 COMMIT   := $(shell git describe --always --dirty --exclude='*' 2>/dev/null || echo unknown)
@@ -23,7 +23,7 @@ $(if $(CFLAGS_$(CONFIG)),,$(error CONFIG=$(CONFIG): choose one of release, debug
 ALL_CFLAGS := -std=gnu11 -ffp-contract=off -fno-strict-aliasing $(WARNINGS) $(CFLAGS_$(CONFIG)) $(CFLAGS)
 
 # Of another machine than this one: its libraries, and what runs its programs, as scripts/check_arm puts them there.
--include $(if $(CROSS),build/root-$(TARGET)/cross.mk)
+-include $(if $(CROSS),build/root-$(MACHINE)/cross.mk)
 PKG_CONFIG ?= $(CROSS)pkg-config
 
 # Everything but the targets that need no libraries checks that the libraries are there.
@@ -43,7 +43,7 @@ ISA_avx512vbmi := $(ISA_avx512) -mavx512vbmi
 ISA_amx        := $(ISA_avx512vbmi) -mamx-tile -mamx-int8
 ISA_neon       := -march=armv8.2-a+dotprod
 ISA_i8mm       := $(ISA_neon)+i8mm
-FOREIGN  := $(if $(filter x86_64,$(TARGET)),,avx2 avxvnni avx512 avx512vbmi amx) $(if $(filter aarch64,$(TARGET)),,neon i8mm)
+FOREIGN  := $(if $(filter x86_64,$(MACHINE)),,avx2 avxvnni avx512 avx512vbmi amx) $(if $(filter aarch64,$(MACHINE)),,neon i8mm)
 sources   = $(filter-out $(patsubst %,\%_%.c,$(FOREIGN)),$(wildcard $(1)))
 
 # Fuzzing needs no kernels, and clang takes minutes to instrument them.
@@ -86,7 +86,7 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_LIB) $(BUILD)/libtrine.a
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(filter-out %.a,$^) $(BUILD)/libtrine.a $(PKG_LIBS) -lcmocka -lm -o $@
 # The checks of kernels are also the calls that kernel_bench times. Of commands, what is computed is tested by itself.
 $(filter $(BUILD)/tests/kernels/%,$(TESTS)): $(CHECKS)
-$(filter %/test_matmul_amx %/test_kernel_choice,$(TESTS)): $(EMULATED)
+$(filter %/test_matmul_tiles %/test_kernel_choice,$(TESTS)): $(EMULATED)
 $(BUILD)/tests/cli/test_bench_counters: $(BUILD)/src/cli/bench_counters.o $(BUILD)/src/cli/bench_tests.o
 
 $(BUILD)/fuzz/%: $(BUILD)/fuzz/%.o $(BUILD)/libtrine.a

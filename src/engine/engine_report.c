@@ -90,12 +90,16 @@ static void describe_kernels(const struct engine *e, char *text, size_t size)
     }
 }
 
-/* The weakest instruction set above this one, and why it is not used. */
+/* The weakest instruction set above this one, of those that the CPU has if there is one, and why it is
+ * not used. */
 static void append_next_isa(char *text, size_t size, enum isa isa)
 {
     enum isa next = isa + 1;
-    while (next < N_ISAS && !(isa_includes(next, isa) && isa_is_native(next)))
+    while (next < N_ISAS && !(isa_includes(next, isa) && cpu_has_isa(next)))
         next++;
+    if (next == N_ISAS)
+        for (next = isa + 1; next < N_ISAS && !(isa_includes(next, isa) && isa_is_native(next));)
+            next++;
     if (next < N_ISAS)
         append(text, size, " (next faster: %s, %s)", isa_name(next),
                cpu_has_isa(next) ? "capped" : "not in this CPU");

@@ -82,7 +82,7 @@ enum status kernel_choose_products(struct plan *plan, struct thread_team *team,
         const struct packed *w = largest_of(plan, p);
         if (!w || plan->matmul[p]->isa != ISA_amx || n_tokens < FEWEST_TOKENS)
             continue;
-        const struct kernel_row *below = kernel_select(OP_matmul, p, ISA_amx - 1);
+        const struct kernel_row *below = kernel_select(OP_matmul, p, ISA_avx512vbmi);
         struct packed rows = {p, w->group, TILES_ROWS, w->n_cols, NULL};
         struct kernel_trial tiles = {plan->matmul[p]->run, rows, n_tokens};
         struct kernel_trial next = {below->run, rows, n_tokens};

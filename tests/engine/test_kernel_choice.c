@@ -1,5 +1,5 @@
 /* What a timing chooses: the timing itself with kernels of known speed, trits4 or trits5, and products
- * on tiles, which are emulated here and lose, and which a test can put in all the same. */
+ * on tiles, which are emulated here and lose. */
 #include <stdatomic.h>
 
 #include "base/clock.h"
@@ -178,11 +178,11 @@ static void test_tiles_lose(void **state)
         if (strstr(text, "_amx,") || strstr(text, "_amx;") || !strstr(text, "_avx512"))
             fail_msg("%s", text);
         engine_close(engine);
-        float *tiles = run_engine(&model, options, tokens, 40, 40);
+        float *chosen = run_engine(&model, options, tokens, 40, 40);
         options.isa = ISA_scalar;
         float *scalar = run_engine(&model, options, tokens, 40, 40);
-        expect_same_bits(tiles, scalar, 40, model.config.n_vocab, types[i]);
-        free(tiles);
+        expect_same_bits(chosen, scalar, 40, model.config.n_vocab, types[i]);
+        free(chosen);
         free(scalar);
         model_close(&model);
     }

@@ -309,7 +309,7 @@ static void check_long(struct check *c, int group)
         matmul_once(c,
                     &(struct matmul_shape){group, tokens[i], 16 * (1 + i % 3) + i % 2,
                                            group ? 3 * group : 100, EPILOGUE_STORE, FILL_RANDOM});
-    static const int rows[] = {33, 130};
+    static const int rows[] = {33, 210};
     int64_t n_cols = group ? 8448 : 8300;
     for (int i = 0; !packing_needs(c->row->packing, group).is_float && i < 2 && !c->failed; i++)
         matmul_once(c, &(struct matmul_shape){group, 17 + 16 * i, rows[i], n_cols, EPILOGUE_ADD,

@@ -1,12 +1,12 @@
-/* Many tokens on the tile registers of AMX: all integer packings. As many tiles of weights as half of
+/* Many tokens on the tile registers of AMX: trits and the packings of Q4_0, Q8_0, Q6_K, Q4_K, Q5_K, Q2_K. As many tiles of weights as half of
  * L2 holds are unpacked to one byte per code by what unpacks the panels of AVX-512; 64 bytes of codes
  * are a row of a register (16 outputs by 4 inputs), 16 of them 64 inputs in order. Then all blocks of
  * 16 tokens pass over them, two at a time, two tiles at a time: four registers of sums, two of
  * activations as they lie in memory, two of codes.
  *
  * K packings have a scale for every 16 or 32 inputs: codes are multiplied by them as they are unpacked,
- * into 16 bits, of which low and high bytes are codes of their own; so sums leave the registers once
- * every 256 inputs. Integers are the same as with VNNI, and so is the order of floats. */
+ * into 16 bits, of which low and high bytes are codes of their own (q2_k: one byte is enough); so sums leave
+ * the registers once every 256 inputs. Integers are the same as with VNNI, and so is the order of floats. */
 #include "kernels/x86/matmul_panel_avx512.h"
 #include "kernels/x86/sub_sums.h"
 #include "kernels/x86/tiles_amx.h"
@@ -116,24 +116,20 @@ INLINE void scale_quad(uint8_t *low, uint8_t *high, __m512i codes, __m512i scale
     __m512i lows = _mm512_or_si512(_mm512_and_si512(even, low_bytes), _mm512_slli_epi16(odd, 8));
     __m512i highs =
         _mm512_or_si512(_mm512_srli_epi16(even, 8), _mm512_andnot_si512(low_bytes, odd));
-    if (high)
-        _mm512_storeu_si512(high, highs);
+    _mm512_storeu_si512(high, highs);
     _mm512_storeu_si512(low, lows);
 }
 
-/* Codes of one tile, which lie in its last plane, by their sub-scales. */
+/* Codes of one tile, which lie in its second plane, by their sub-scales. */
 static void scale_codes(const struct tiles *t, int64_t tile)
 {
     const struct tiles_ops *ops = t->ops;
-    uint8_t *low = codes_of(t, tile, 0), *last = codes_of(t, tile, ops->planes - 1);
-    uint8_t *high = ops->planes == 2 ? last : NULL;
+    uint8_t *low = codes_of(t, tile, 0), *high = codes_of(t, tile, 1);
     const uint8_t *sub = t->subs + tile * t->subs_bytes;
     for (int64_t i = 0; i < t->panel.n; i += ops->sub_inputs, sub += STEP_BYTES) {
         __m512i scale = _mm512_loadu_si512(sub);
-        for (int k = 0; k < ops->sub_inputs / 4; k++, low += STEP_BYTES, last += STEP_BYTES) {
-            scale_quad(low, high, _mm512_loadu_si512(last), scale, ops->zero);
-            high += ops->planes == 2 ? STEP_BYTES : 0;
-        }
+        for (int k = 0; k < ops->sub_inputs / 4; k++, low += STEP_BYTES, high += STEP_BYTES)
+            scale_quad(low, high, _mm512_loadu_si512(high), scale, ops->zero);
         if ((i + ops->sub_inputs) % 256 == 0)
             sub += ops->n_pairs * STEP_BYTES;
     }

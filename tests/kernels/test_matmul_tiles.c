@@ -1,5 +1,5 @@
 /* The kernels of AMX: on emulated tiles against the scalar ones, the emulation against mistakes, the
- * real object for its instructions, and the real kernels where the machine has tiles. */
+ * real object for its instructions. (The real kernels are checked by test_kernel_check.) */
 #include "../support.h"
 
 #include <string.h>
@@ -37,9 +37,11 @@ static void test_emulated(void **state)
             fail_msg("%s did not release the tiles", kernel_rows[i].name);
         n++;
     }
-    if (n == 0)
-        skip();
-    assert_true(n >= 6);
+#if defined(__x86_64__)
+    assert_int_equal(n, 8);
+#else
+    assert_int_equal(n, 0);
+#endif
 }
 
 static struct tile_config usual(void)
@@ -239,12 +241,14 @@ static void test_product(void **state)
     }
 }
 
-/* A VEX instruction of the map of 0F 38, W 0, L 0, with these prefix bits and opcode. */
-static bool holds(const char *bytes, size_t n, int prefix, int opcode)
+/* A VEX instruction of the map of 0F 38, W 0, L 0, with these prefix bits and opcode. is_bare: the one
+ * without operands, tilerelease, which differs from ldtilecfg in its last byte only. */
+static bool holds(const char *bytes, size_t n, int prefix, int opcode, bool is_bare)
 {
     for (size_t i = 0; i + 4 < n; i++)
         if ((uint8_t)bytes[i] == 0xc4 && (bytes[i + 1] & 31) == 2 &&
-            (bytes[i + 2] & 0x87) == prefix && (uint8_t)bytes[i + 3] == opcode)
+            (bytes[i + 2] & 0x87) == prefix && (uint8_t)bytes[i + 3] == opcode &&
+            ((uint8_t)bytes[i + 4] == 0xc0) == is_bare)
             return true;
     return false;
 }
@@ -257,10 +261,12 @@ static void test_object(void **state)
     static const struct {
         const char *name;
         int prefix, opcode;
+        bool is_bare;
     } needed[] = {
-        {"ldtilecfg", 0, 0x49}, {"tilerelease", 0, 0x49}, {"tilezero", 3, 0x49},
-        {"tileloadd", 3, 0x4b}, {"tilestored", 2, 0x4b},  {"tdpbsud", 2, 0x5e},
-        {"tdpbssd", 3, 0x5e},
+        {"ldtilecfg", 0, 0x49, false}, {"tilerelease", 0, 0x49, true},
+        {"tileloadd", 3, 0x4b, false}, {"tilestored", 2, 0x4b, false},
+        {"tdpbsud", 2, 0x5e, false},   {"tdpbssd", 3, 0x5e, false},
+        {"tilezero", 3, 0x49, true}, /* of register 0 */
     };
     const char *path = build_path("src/kernels/x86/matmul_amx.o");
     size_t n;
@@ -268,7 +274,7 @@ static void test_object(void **state)
     NEED(bytes, "an object for x86");
     struct outcome o = run_command("objdump -d %s", path);
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
-        if (!holds(bytes, n, needed[i].prefix, needed[i].opcode))
+        if (!holds(bytes, n, needed[i].prefix, needed[i].opcode, needed[i].is_bare))
             fail_msg("%s has no bytes of %s", path, needed[i].name);
         if (o.status == 0 && !strstr(o.out, needed[i].name))
             fail_msg("%s has no %s", path, needed[i].name);
