@@ -1,5 +1,6 @@
 #include "base/memory.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@ struct arena_chunk {
     unsigned char *bytes; /* its first aligned byte */
 };
 
-static long allocations_left = -1;
+static _Atomic long allocations_left = -1;
 
 void memory_fail_after(long count)
 {
@@ -23,12 +24,10 @@ void memory_fail_after(long count)
 /* Counts one allocation; false when this one is to fail. */
 static bool may_allocate(void)
 {
-    if (allocations_left < 0)
-        return true;
-    if (allocations_left == 0)
-        return false;
-    allocations_left--;
-    return true;
+    long left = allocations_left;
+    while (left > 0 && !atomic_compare_exchange_weak(&allocations_left, &left, left - 1))
+        ;
+    return left != 0;
 }
 
 void *memory_alloc(size_t n, size_t size)

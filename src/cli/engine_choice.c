@@ -11,6 +11,9 @@ enum status engine_choice_isa(const char *name, enum isa *isa, struct error *err
     if (!name)
         return STATUS_OK;
     TRY(isa_parse(name, isa, err));
+    if (!isa_is_native(*isa))
+        return fail(err, STATUS_USAGE, "--isa %s: an instruction set of another architecture",
+                    name);
     *isa = cpu_isa_within(*isa); /* a cap above what there is caps nothing */
     return STATUS_OK;
 }

@@ -71,7 +71,8 @@ static int per_group(int64_t n_cols, int group)
     return group ? (int)((n_cols + group - 1) / group) : 1;
 }
 
-/* A job on a matrix that has its memory, with memory for the rest; activations are zeros. */
+/* A job on a matrix that has its memory, with memory for the rest. Activations are written: pages that
+ * never were are all the same one, which the nearest cache holds. */
 static enum status make_job(struct matmul_job *job, struct arena *arena, struct packed w,
                             int n_tokens, struct error *err)
 {
@@ -96,6 +97,11 @@ static enum status make_job(struct matmul_job *job, struct arena *arena, struct 
     job->scratch = arena_alloc(arena, MATMUL_SCRATCH_BYTES, 1);
     if ((!a->q && !a->x) || !a->scale || !a->sum || !job->out || !job->scratch)
         return fail_memory(err, "kernel probe", n_out * sizeof *job->out);
+    for (size_t i = 0; i < n * (size_t)a->stride; i++)
+        if (a->q)
+            a->q[i] = (int8_t)(i % 17 - 8);
+        else
+            a->x[i] = (float)(i % 17) - 8;
     return STATUS_OK;
 }
 

@@ -3,6 +3,7 @@
 #define TRINE_ENGINE_TENSOR_ROWS_H
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "tensor/tensor.h"
 
@@ -21,7 +22,7 @@ static inline struct tensor rows_of_tensor(const struct tensor *t, int64_t row0,
 static inline void populate_rows(const struct tensor *part)
 {
 #ifdef MADV_POPULATE_READ
-    uintptr_t page = 4096, begin = (uintptr_t)part->data / page * page;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)part->data / page * page;
     uintptr_t end = ((uintptr_t)part->data + part->bytes + page - 1) / page * page;
     madvise((void *)begin, end - begin, MADV_POPULATE_READ);
 #else

@@ -163,7 +163,7 @@ enum status team_open(struct thread_team **opened, const struct team_layout *lay
     if (reason != 0) {
         int number = team->n_started + 1;
         team_close(team);
-        return fail(err, STATUS_LIMIT, "cannot start thread %d of %d: %s; use fewer with -t",
+        return fail(err, STATUS_LIMIT, "cannot start thread %d of %d: %s; use fewer with --threads",
                     number, layout->n_threads, strerror(reason));
     }
     /* The caller is pinned last of all: new threads inherit its affinity. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../support.h"
+#include "base/isa.h"
 
 #define KJV "models/trine-kjv.gguf" /* ternary, one scale per row */
 
@@ -167,6 +168,17 @@ static void test_refused_where_another_option_decides(void **state)
     }
 }
 
+/* Kernels of another architecture cannot run: a cap that would leave the scalar ones is a mistake. */
+static void test_foreign_isa(void **state)
+{
+    (void)state;
+    enum isa foreign = isa_is_native(ISA_neon) ? ISA_avx2 : ISA_neon;
+    struct outcome o = run_command("%s run " KJV " -p a -n 1 --isa %s", trine, isa_name(foreign));
+    assert_int_equal(o.status, 2);
+    assert_non_null(strstr(o.err, "another architecture"));
+    outcome_done(&o);
+}
+
 int main(int argc, char **argv)
 {
     support_init(argc, argv);
@@ -176,6 +188,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_other_commands),
         cmocka_unit_test(test_said_where_the_model_decides),
         cmocka_unit_test(test_refused_where_another_option_decides),
+        cmocka_unit_test(test_foreign_isa),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -237,8 +237,9 @@ static void test_failing_starts_leave_nothing(void **state)
         assert_int_equal(status, STATUS_LIMIT);
         assert_null(team);
         char expected[128];
-        snprintf(expected, sizeof expected, "cannot start thread %d of 6: %s; use fewer with -t",
-                 n_good + 2, strerror(EAGAIN));
+        snprintf(expected, sizeof expected,
+                 "cannot start thread %d of 6: %s; use fewer with --threads", n_good + 2,
+                 strerror(EAGAIN));
         assert_string_equal(err.text, expected);
         assert_thread_count(n_before);
         cpu_set_t after = affinity_of_caller();
@@ -285,7 +286,7 @@ static int open_without_right_to_threads(void)
     if (team_open(&team, &hand.layout, true, &err) != STATUS_LIMIT || team)
         return 1;
     char expected[128];
-    snprintf(expected, sizeof expected, "cannot start thread 2 of 4: %s; use fewer with -t",
+    snprintf(expected, sizeof expected, "cannot start thread 2 of 4: %s; use fewer with --threads",
              strerror(EAGAIN));
     return strcmp(err.text, expected) != 0;
 }
