@@ -2,8 +2,8 @@
  * scale. value = (code - 1) * scale. Three programs write three orders under one type id:
  *
  *   I2_S       32 bytes hold 128 weights of a row: byte i weights i + {0, 32, 64, 96}
- *   I2_S_ARM   32 bytes hold 128 weights of a row: byte 16 * h + i weights 64 * h + i + {0, 16, 32,
- * 48} I2_S_4ROW  128 bytes hold 128 columns of four rows: byte i column i of rows 0, 1, 2, 3
+ *   I2_S_ARM   the same: byte 16 * h + i weights 64 * h + i + {0, 16, 32, 48}
+ *   I2_S_4ROW  128 bytes hold 128 columns of four rows: byte i column i of rows 0, 1, 2, 3
  *
  * highest bits first in all of them. Code 3 has no agreed meaning and is not written. */
 #include <assert.h>

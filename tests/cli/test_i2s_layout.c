@@ -32,8 +32,9 @@ static void reorder(int order, const struct tensor_span *s, const uint8_t *in, u
     for (uint64_t r = 0; r < s->ne[1]; r++)
         for (uint64_t c = 0; c < s->ne[0]; c++) {
             int from, to;
-            int code = in[place_of(PUBLISHED, r, c, s->ne[0], &from)] >> from & 3;
-            size_t at = place_of(order, r, c, s->ne[0], &to);
+            size_t at = place_of(PUBLISHED, r, c, s->ne[0], &from);
+            int code = in[at] >> from & 3;
+            at = place_of(order, r, c, s->ne[0], &to);
             out[at] = (uint8_t)(out[at] | code << to);
         }
 }
