@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "machine/cache_flush.h"
 #include "machine/memory_info.h"
 
 #define MIB          ((uint64_t)1 << 20)
-#define THREAD_BYTES (64 * MIB) /* that a thread reads in a pass, at least */
-#define L3_FACTOR    16 /* a node's memory to its caches; 4: 13 % too fast, hits (Zen 3, 32 MiB) */
+#define THREAD_BYTES (64 * MIB) /* that a thread reads in a pass: some milliseconds */
 #define STREAMS      4
 #define TURN_BYTES   128 /* of a stream: two lines, which prefetchers fetch as a pair */
 #define PART_BYTES   (STREAMS * TURN_BYTES)
@@ -128,6 +128,7 @@ static void read_share(void *context, const struct team_member *me)
     uint64_t bytes;
     const uint8_t *share = share_of(probe, me, is_all ? me->node : probe->source, &bytes);
     struct pass_time *time = &probe->times[me->index];
+    cache_flush(share, bytes); /* however large the caches are, none of it comes from them */
     wait_at_start(probe, (uint64_t)(is_all ? probe->layout->n_threads : me->n_in_node));
     time->begin_ns = clock_ns();
     uint64_t value = probe->read(share, bytes);
@@ -190,14 +191,11 @@ static double cell_speed(struct probe *probe, int reader, int source, int64_t un
     return best;
 }
 
-/* Bytes to read on a node: beyond its caches, but at most a quarter of its memory and its share of
- * half of what is free. */
+/* Bytes to read on a node: at most a quarter of its memory and its share of half of what is free. */
 static uint64_t node_bytes(const struct team_layout *layout, int node,
                            const struct topology *topology, uint64_t available)
 {
     uint64_t bytes = THREAD_BYTES * (uint64_t)layout->nodes[node].n_threads;
-    if (bytes < L3_FACTOR * topology->l3_bytes)
-        bytes = L3_FACTOR * topology->l3_bytes;
     uint64_t limit = available / 2 / (uint64_t)layout->n_nodes;
     for (int i = 0; i < topology->n_nodes; i++) {
         const struct machine_node *own = &topology->nodes[i];
