@@ -45,11 +45,11 @@ static enum status make_plan(struct engine *e, struct engine_options options,
         e->is_kept_small = request.n_nodes < e->topology.n_nodes;
     }
     TRY(team_layout_make(&e->layout, &e->topology, &request, err));
-    if (has_team) {
+    if (has_team)
         TRY(team_open(&e->team, &e->layout, !options.is_unpinned, err));
-        TRY(kernel_choose_trits(&options, e->model, bytes, &e->topology, e->team, err));
-    }
-    return plan_make(&e->plan, e->model, &e->layout, &options, e->team, err);
+    struct trits_choice trits;
+    kernel_choose_trits(&options, &trits, e->model, bytes, &e->topology, e->team);
+    return kernel_choose_plan(&e->plan, e->model, &e->layout, &options, &trits, e->team, err);
 }
 
 static enum status open_plan(struct engine **engine, const struct model *model,
@@ -172,7 +172,7 @@ static enum status start(struct engine *e, engine_progress *progress, void *cont
 {
     TRY(take_memory(e, err));
     team_run(e->team, touch_memory, e);
-    TRY(kernel_choose_products(&e->plan, e->team, &e->topology, err));
+    kernel_choose_products(&e->plan, e->team, &e->topology);
     TRY(bind_plan(e, err));
     TRY(open_cache(e, err));
     TRY(placement_fill(&e->plan, e->team, progress, context, err));

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "engine/engine_state.h"
+#include "engine/plan_print.h"
 #include "machine/bandwidth.h"
 #include "machine/cpu_features.h"
 
@@ -72,22 +73,19 @@ static void append(char *text, size_t size, const char *format, ...)
     va_end(args);
 }
 
-/* "trits4 matmul_trits4_avx2, ..." of all packings that the model has. */
-static void describe_kernels(const struct engine *e, char *text, size_t size)
+/* What a timing has decided, or could not. */
+static void append_timings(const struct plan *plan, char *text, size_t size)
 {
-    bool is_told[N_PACKINGS] = {false};
-    const char *separator = "";
-    for (int node = 0; node < e->layout.n_nodes; node++) {
-        const struct node_slices *own = &e->plan.slices.nodes[node];
-        for (int i = 0; i < own->n_slices; i++) {
-            enum packing p = own->slices[i]->w.packing;
-            if (is_told[p])
-                continue;
-            is_told[p] = true;
-            append(text, size, "%s%s", separator, e->plan.matmul[p]->name);
-            separator = ", ";
-        }
-    }
+    const struct trits_choice *trits = &plan->trits;
+    if (trits->reason == TRITS_BY_TIMING)
+        append(text, size, " (timed: trits4 %.1f, trits5 %.1f G weights/s)",
+               trits->weights_s[0] / 1e9, trits->weights_s[1] / 1e9);
+    if (trits->reason == TRITS_BY_LACK_OF_MEMORY)
+        append(text, size, " (no memory to time trits4 against trits5)");
+    if (trits->reason == TRITS_BY_SIZE)
+        append(text, size, " (trits4 is faster, but takes more memory than there is)");
+    if (plan->is_tiles_untimed)
+        append(text, size, " (no memory to time AMX)");
 }
 
 /* The weakest instruction set above this one, of those that the CPU has if there is one, and why it is
@@ -108,9 +106,11 @@ static void append_next_isa(char *text, size_t size, enum isa isa)
 void engine_describe(const struct engine *e, char *text, size_t size)
 {
     const struct engine_options *o = &e->plan.options;
+    char kernels[256];
     text[0] = 0;
-    append(text, size, "kernels ");
-    describe_kernels(e, text, size);
+    plan_kernel_names(&e->plan, kernels, sizeof kernels);
+    append(text, size, "kernels %s", kernels);
+    append_timings(&e->plan, text, size);
     append(text, size, "; %s", isa_name(o->isa));
     append_next_isa(text, size, o->isa);
     append(text, size, "; %d thread%s", e->layout.n_threads, e->layout.n_threads == 1 ? "" : "s");

@@ -9,6 +9,14 @@
 #define TILES_ROWS    256
 #define FEWEST_TOKENS 16 /* that tiles multiply */
 
+const char *trits_reason_name(enum trits_reason reason)
+{
+#define TRITS_REASON_NAME(name, text) text,
+    static const char *const names[] = {TRITS_REASON_LIST(TRITS_REASON_NAME)};
+#undef TRITS_REASON_NAME
+    return names[reason];
+}
+
 /* Bytes of a thread's matrix, so that both packings come from memory; a virtual machine may tell of
  * caches that it shares with others. */
 static uint64_t bytes_each(const struct topology *topology, const struct team_layout *layout)
@@ -35,27 +43,64 @@ static int group_of(const struct tensor *t)
     return group && t->n_cols % group == 0 ? group : 0;
 }
 
-enum status kernel_choose_trits(struct engine_options *options, const struct model *model,
-                                uint64_t file_bytes, const struct topology *topology,
-                                struct thread_team *team, struct error *err)
+enum trits kernel_faster_trits(double trits4_s, double trits5_s)
 {
-    const struct tensor *t = &model->weights.layers[0].ffn_up.tensor;
-    enum isa isa = options->isa;
-    if (options->trits != TRITS_AUTO)
-        return STATUS_OK;
-    options->trits =
-        kernel_select(OP_matmul, PACKING_trits5, isa)->isa == ISA_scalar ? TRITS_4 : TRITS_5;
-    if (options->trits == TRITS_4 || !format_of(t->format)->is_ternary || file_bytes < LEAST_MODEL)
-        return STATUS_OK;
+    return trits4_s > trits5_s * (1 + TRITS_MARGIN) ? TRITS_4 : TRITS_5;
+}
+
+/* The speeds of both on ternary weights as the model's. */
+static bool time_trits(double weights_s[2], const struct tensor *t, enum isa isa,
+                       const struct topology *topology, struct thread_team *team)
+{
     int group = group_of(t);
     uint64_t bytes = bytes_each(topology, team_layout_of(team));
     struct kernel_trial four = trits_trial(PACKING_trits4, isa, group, t->n_cols, bytes);
     struct kernel_trial five = trits_trial(PACKING_trits5, isa, group, t->n_cols, bytes);
-    bool is_faster;
-    TRY(kernel_faster(&is_faster, &four, &five, TRITS_MARGIN, TRITS_SECONDS, team, topology, err));
-    if (is_faster)
-        options->trits = TRITS_4;
-    return STATUS_OK;
+    return kernel_race(weights_s, &four, &five, TRITS_SECONDS, team, topology);
+}
+
+void kernel_choose_trits(struct engine_options *options, struct trits_choice *choice,
+                         const struct model *model, uint64_t file_bytes,
+                         const struct topology *topology, struct thread_team *team)
+{
+    const struct tensor *t = &model->weights.layers[0].ffn_up.tensor;
+    bool is_asked = options->trits != TRITS_AUTO;
+    *choice = (struct trits_choice){is_asked ? TRITS_BY_OPTION : TRITS_BY_DEFAULT, {0, 0}};
+    if (is_asked)
+        return;
+    bool is_fast = kernel_select(OP_matmul, PACKING_trits5, options->isa)->isa != ISA_scalar;
+    options->trits = is_fast ? TRITS_5 : TRITS_4;
+    if (!is_fast || !format_of(t->format)->is_ternary || file_bytes < LEAST_MODEL)
+        return;
+    choice->reason = TRITS_BY_TIMING_LATER;
+    if (!team)
+        return;
+    bool is_timed = time_trits(choice->weights_s, t, options->isa, topology, team);
+    choice->reason = is_timed ? TRITS_BY_TIMING : TRITS_BY_LACK_OF_MEMORY;
+    options->trits = kernel_faster_trits(choice->weights_s[0], choice->weights_s[1]);
+}
+
+enum status kernel_choose_plan(struct plan *plan, const struct model *model,
+                               const struct team_layout *layout,
+                               const struct engine_options *options,
+                               const struct trits_choice *choice, struct thread_team *team,
+                               struct error *err)
+{
+    bool has_other = choice->reason == TRITS_BY_TIMING && options->trits == TRITS_4;
+    enum status status = plan_make(plan, model, layout, options, team, err);
+    bool is_tight = status == STATUS_LIMIT || (status == STATUS_OK && plan->is_ctx_cut);
+    struct trits_choice made = *choice;
+    if (has_other && is_tight) {
+        struct engine_options smaller = *options;
+        smaller.trits = TRITS_5;
+        made.reason = TRITS_BY_SIZE;
+        if (status == STATUS_OK)
+            plan_done(plan);
+        status = plan_make(plan, model, layout, &smaller, team, err);
+    }
+    if (status == STATUS_OK)
+        plan->trits = made;
+    return status;
 }
 
 /* The largest matrix of a packing on any node; NULL: there is none. */
@@ -74,8 +119,8 @@ static const struct packed *largest_of(const struct plan *plan, enum packing pac
     return largest && weight_slice_bytes(largest) > 0 ? &largest->w : NULL;
 }
 
-enum status kernel_choose_products(struct plan *plan, struct thread_team *team,
-                                   const struct topology *topology, struct error *err)
+void kernel_choose_products(struct plan *plan, struct thread_team *team,
+                            const struct topology *topology)
 {
     int n_tokens = plan->options.n_batch;
     for (enum packing p = PACKING_none + 1; p < N_PACKINGS; p++) {
@@ -86,10 +131,10 @@ enum status kernel_choose_products(struct plan *plan, struct thread_team *team,
         struct packed rows = {p, w->group, TILES_ROWS, w->n_cols, NULL};
         struct kernel_trial tiles = {plan->matmul[p]->run, rows, n_tokens};
         struct kernel_trial next = {below->run, rows, n_tokens};
-        bool is_faster;
-        TRY(kernel_faster(&is_faster, &tiles, &next, 0, TILES_SECONDS, team, topology, err));
-        if (!is_faster)
+        double weights_s[2];
+        if (!kernel_race(weights_s, &tiles, &next, TILES_SECONDS, team, topology))
+            plan->is_tiles_untimed = true;
+        else if (weights_s[0] <= weights_s[1])
             plan->matmul[p] = below;
     }
-    return STATUS_OK;
 }

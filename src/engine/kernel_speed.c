@@ -241,31 +241,26 @@ static void run_race(struct race *race, struct thread_team *team, double best[2]
         }
 }
 
-enum status kernel_faster(bool *is_faster, const struct kernel_trial *a,
-                          const struct kernel_trial *b, double margin, double seconds,
-                          struct thread_team *team, const struct topology *topology,
-                          struct error *err)
+bool kernel_race(double weights_s[2], const struct kernel_trial *a, const struct kernel_trial *b,
+                 double seconds, struct thread_team *team, const struct topology *topology)
 {
     struct arena arena = {0};
     struct race race = {.trials = {a, b}, .topology = topology, .seconds = seconds};
     race.layout = team_layout_of(team);
     size_t n = (size_t)race.layout->n_threads;
-    double best[2] = {0, 0};
     race.racers = arena_alloc(&arena, n, sizeof *race.racers);
     if (!race.racers)
-        return fail_memory(err, "kernel probe", n * sizeof *race.racers);
+        return false;
     team_run(team, prepare_racer, &race);
-    enum status status = STATUS_OK;
+    bool is_ready = true;
     for (size_t i = 0; i < n; i++)
-        if (race.racers[i].status != STATUS_OK)
-            status = fail_memory(err, "kernel probe", n * (size_t)bytes_of(&a->w));
-    if (status == STATUS_OK)
-        run_race(&race, team, best);
+        is_ready &= race.racers[i].status == STATUS_OK;
+    if (is_ready)
+        run_race(&race, team, weights_s);
     for (size_t i = 0; i < n; i++) {
         node_arena_close(&race.racers[i].memory);
         arena_done(&race.racers[i].arena);
     }
     arena_done(&arena);
-    *is_faster = best[0] > best[1] * (1 + margin);
-    return status;
+    return is_ready;
 }

@@ -21,12 +21,10 @@ struct kernel_trial {
     int n_tokens;
 };
 
-/* Whether way a does more weights a second than way b by more than `margin` of it. Both are run in turns,
- * by all threads of the team at once, each on a matrix of its own; every turn takes `seconds`.
- * errors  MEMORY */
-enum status kernel_faster(bool *is_faster, const struct kernel_trial *a,
-                          const struct kernel_trial *b, double margin, double seconds,
-                          struct thread_team *team, const struct topology *topology,
-                          struct error *err);
+/* Weights a second of ways a and b in weights_s. Both are run in turns, by all threads of the team at once,
+ * each on a matrix of its own; every turn takes `seconds`. False: there was no memory for such matrices, and
+ * nothing was timed. */
+bool kernel_race(double weights_s[2], const struct kernel_trial *a, const struct kernel_trial *b,
+                 double seconds, struct thread_team *team, const struct topology *topology);
 
 #endif

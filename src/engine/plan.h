@@ -8,6 +8,7 @@
 #ifndef TRINE_ENGINE_PLAN_H
 #define TRINE_ENGINE_PLAN_H
 
+#include "engine/trits_choice.h"
 #include "engine/weight_slices.h"
 #include "kernels/kernel_select.h"
 #include "machine/barrier.h"
@@ -116,10 +117,13 @@ struct plan {
     struct engine_options options;    /* with every default resolved */
     struct weight_slices slices;
     const struct kernel_row
-        *matmul[N_PACKINGS];              /* that multiply: kernel_select, or the next below */
-    struct kv_page_layout *pages;         /* owned: arena; (n_nodes) */
-    int *n_kv_heads;                      /* owned: arena; (n_nodes) */
-    int n_slots;                          /* pages of each layer and node */
+        *matmul[N_PACKINGS]; /* that multiply: kernel_select, or the next below */
+    struct trits_choice trits;
+    bool is_tiles_untimed;        /* kernel_choose_products found no memory */
+    bool is_ctx_cut;              /* nobody asked for a context, and the usual does not fit */
+    struct kv_page_layout *pages; /* owned: arena; (n_nodes) */
+    int *n_kv_heads;              /* owned: arena; (n_nodes) */
+    int n_slots;                  /* pages of each layer and node */
     struct program *programs[N_PROGRAMS]; /* owned: arena; (n_threads) */
     struct node_sizes *sizes;             /* owned: arena; (n_nodes) */
     struct arena arena;

@@ -168,6 +168,7 @@ static enum status check_fit(struct plan *plan, bool is_asked, struct error *err
                     "that are free beside the weights; the largest that does is -c %d",
                     plan->model->path, o->n_ctx, o->n_sessions, (double)available / 1e9, most);
     o->n_ctx = most;
+    plan->is_ctx_cut = true;
     return STATUS_OK;
 }
 

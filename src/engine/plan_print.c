@@ -200,6 +200,38 @@ const struct plan_stretch *plan_main_stretch(const struct plan_listing *l)
     return longest;
 }
 
+void plan_kernel_names(const struct plan *plan, char *list, size_t size)
+{
+    list[0] = 0;
+    for (int node = 0; node < plan->layout->n_nodes; node++) {
+        const struct node_slices *own = &plan->slices.nodes[node];
+        for (int i = 0; i < own->n_slices; i++)
+            add_name(list, size, plan->matmul[own->slices[i]->w.packing]->name);
+    }
+}
+
+uint64_t plan_trits4_bytes(const struct plan *plan)
+{
+    uint64_t bytes = 0;
+    bool is_open = plan->trits.reason == TRITS_BY_TIMING_LATER;
+    for (int node = 0; is_open && node < plan->layout->n_nodes; node++)
+        bytes += node_slices_trits4_bytes(&plan->slices.nodes[node]);
+    return bytes;
+}
+
+void plan_describe_trits(const struct plan *plan, char *text, size_t size)
+{
+    uint64_t bytes = 0, trits4_bytes = plan_trits4_bytes(plan);
+    for (int node = 0; node < plan->layout->n_nodes; node++)
+        bytes += plan->sizes[node].weights;
+    text[0] = 0;
+    if (trits4_bytes > 0)
+        snprintf(text, size,
+                 "a timing at load chooses between trits5, as planned here (weights %.1f MiB), and "
+                 "trits4 (weights %.1f MiB)",
+                 (double)bytes / 0x1p20, (double)trits4_bytes / 0x1p20);
+}
+
 static void print_row(FILE *out, const struct plan_row *row)
 {
     char rows[16] = "-";
@@ -266,6 +298,10 @@ static void print_totals(FILE *out, const struct plan_listing *l)
     }
     fprintf(out, "  %.3f MB of weights are read, %d global barriers, context of %d\n",
             (double)all / 1e6, t.n_global_syncs, plan->options.n_ctx);
+    char trits[160];
+    plan_describe_trits(plan, trits, sizeof trits);
+    if (trits[0])
+        fprintf(out, "  %s\n", trits);
 }
 
 void plan_print_text(FILE *out, const struct plan_listing *l)

@@ -59,6 +59,15 @@ struct plan_totals plan_totals(const struct plan_listing *listing, int node);
 /* The one that has the most layers. */
 const struct plan_stretch *plan_main_stretch(const struct plan_listing *listing);
 
+/* Where a plan alone has trits5 and a timing at load may choose trits4: what the weights of all nodes take
+ * then. 0: nothing is left to be chosen. */
+uint64_t plan_trits4_bytes(const struct plan *plan);
+/* The same as a sentence without newline; empty. */
+void plan_describe_trits(const struct plan *plan, char *text, size_t size);
+
+/* "matmul_trits4_avx512, ...": what multiplies the packings of all weights. */
+void plan_kernel_names(const struct plan *plan, char *list, size_t size);
+
 const char *sync_name(enum sync sync);
 
 void plan_print_text(FILE *out, const struct plan_listing *listing);

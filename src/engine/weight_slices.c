@@ -307,6 +307,18 @@ uint64_t weight_slice_bytes(const struct weight_slice *s)
     return (packed_bytes(w->packing, w->group, w->n_rows, w->n_cols) + 63) / 64 * 64;
 }
 
+uint64_t node_slices_trits4_bytes(const struct node_slices *own)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < own->n_slices; i++) {
+        struct weight_slice s = *own->slices[i];
+        if (s.w.packing == PACKING_trits5)
+            s.w.packing = PACKING_trits4;
+        bytes += weight_slice_bytes(&s);
+    }
+    return bytes;
+}
+
 /* All slices in the order in which a token reads them. */
 static void list_slices(struct maker *m, struct node_slices *own)
 {

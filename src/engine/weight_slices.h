@@ -54,5 +54,7 @@ void weight_slices_done(struct weight_slices *slices);
 
 /* Packed bytes of a slice as its arena takes them. */
 uint64_t weight_slice_bytes(const struct weight_slice *slice);
+/* Those of a node if trits4 were in the place of trits5. */
+uint64_t node_slices_trits4_bytes(const struct node_slices *own);
 
 #endif

@@ -57,38 +57,42 @@ static void team_end(struct team *t)
     topology_done(&t->topology);
 }
 
-/* Four times the time for the same weights; for eight times the weights; margins; no memory. */
+/* Four times the time for the same weights; for 64 times the weights; no memory. */
 static void test_timing(void **state)
 {
     (void)state;
     struct team t;
-    struct error err;
+    double s[2];
     team_start(&t);
     struct kernel_trial quick = {run_quick, {PACKING_trits4, 0, 64, 64, NULL}, 3}, slow = quick;
     slow.run = run_slow;
-    bool is_faster[4];
     struct kernel_trial large = slow;
     large.w.n_rows *= 64;
-    assert_int_equal(
-        kernel_faster(&is_faster[0], &quick, &slow, 0, 1e-3, t.team, &t.topology, &err), STATUS_OK);
-    assert_int_equal(
-        kernel_faster(&is_faster[1], &slow, &quick, 0, 1e-3, t.team, &t.topology, &err), STATUS_OK);
-    assert_int_equal(
-        kernel_faster(&is_faster[2], &quick, &slow, 1000, 1e-3, t.team, &t.topology, &err),
-        STATUS_OK);
-    assert_int_equal(
-        kernel_faster(&is_faster[3], &large, &quick, 0, 1e-3, t.team, &t.topology, &err),
-        STATUS_OK);
-    assert_true(is_faster[0] && !is_faster[1] && !is_faster[2] && is_faster[3]);
+    assert_true(kernel_race(s, &quick, &slow, 1e-3, t.team, &t.topology));
+    assert_true(s[0] > s[1] && s[1] > 0);
+    assert_true(kernel_race(s, &slow, &quick, 1e-3, t.team, &t.topology));
+    assert_true(s[1] > s[0] && s[0] > 0);
+    assert_true(kernel_race(s, &large, &quick, 1e-3, t.team, &t.topology));
+    assert_true(s[0] > s[1]);
     assert_true(n_runs[0] > 0 && n_runs[1] > 0);
     for (int fails = 0; fails < 8; fails++) {
         memory_fail_after(fails);
-        enum status status =
-            kernel_faster(&is_faster[0], &quick, &slow, 0, 1e-3, t.team, &t.topology, &err);
+        bool is_timed = kernel_race(s, &quick, &slow, 1e-3, t.team, &t.topology);
         memory_fail_after(-1);
-        assert_true(status == STATUS_MEMORY || (status == STATUS_OK && fails > 1));
+        assert_true(fails > 1 || !is_timed);
     }
     team_end(&t);
+}
+
+/* Margins: trits5 is left for more than 3 % only. */
+static void test_faster_trits(void **state)
+{
+    (void)state;
+    assert_int_equal(kernel_faster_trits(103.1, 100), TRITS_4);
+    assert_int_equal(kernel_faster_trits(102.9, 100), TRITS_5);
+    assert_int_equal(kernel_faster_trits(100, 103.1), TRITS_5);
+    assert_int_equal(kernel_faster_trits(2e12, 1e12), TRITS_4);
+    assert_int_equal(kernel_faster_trits(0, 0), TRITS_5);
 }
 
 /* A packing of the plan's projections. */
@@ -123,29 +127,132 @@ static void test_trits(void **state)
     model_close(&model);
 }
 
-/* A model as large as one that is timed: the two are asked which is faster, and it is one of them. */
+#define TIMED_BYTES ((uint64_t)256 << 20) /* of a file: where kernel_choice.h begins to time */
+
+/* A model as large as one that is timed gets what its own timing says; without memory for that, without a
+ * team, or one byte smaller, trits5. */
 static void test_trits_timed(void **state)
 {
     (void)state;
     struct team t;
+    struct model model;
+    struct trits_choice choice;
+    team_start(&t);
+    open_tiny(&model, "TQ2_0");
+    struct engine_options options = {.isa = cpu_best_isa()};
+    if (kernel_select(OP_matmul, PACKING_trits5, options.isa)->isa == ISA_scalar) {
+        kernel_choose_trits(&options, &choice, &model, TIMED_BYTES, &t.topology, t.team);
+        assert_true(options.trits == TRITS_4 && choice.reason == TRITS_BY_DEFAULT);
+    } else {
+        kernel_choose_trits(&options, &choice, &model, TIMED_BYTES, &t.topology, t.team);
+        const double *s = choice.weights_s;
+        assert_int_equal(choice.reason, TRITS_BY_TIMING);
+        assert_true(s[0] > 0 && s[1] > 0);
+        assert_int_equal(options.trits, s[0] > 1.03 * s[1] ? TRITS_4 : TRITS_5);
+        options.trits = TRITS_AUTO;
+        memory_fail_after(0);
+        kernel_choose_trits(&options, &choice, &model, TIMED_BYTES, &t.topology, t.team);
+        memory_fail_after(-1);
+        assert_true(options.trits == TRITS_5 && choice.reason == TRITS_BY_LACK_OF_MEMORY);
+        options.trits = TRITS_AUTO;
+        kernel_choose_trits(&options, &choice, &model, TIMED_BYTES, &t.topology, NULL);
+        assert_true(options.trits == TRITS_5 && choice.reason == TRITS_BY_TIMING_LATER);
+        options.trits = TRITS_AUTO;
+        kernel_choose_trits(&options, &choice, &model, TIMED_BYTES - 1, &t.topology, t.team);
+        assert_true(options.trits == TRITS_5 && choice.reason == TRITS_BY_DEFAULT);
+    }
+    for (options.trits = TRITS_4; options.trits <= TRITS_5; options.trits++) {
+        enum trits asked = options.trits;
+        kernel_choose_trits(&options, &choice, &model, TIMED_BYTES, &t.topology, t.team);
+        assert_true(options.trits == asked && choice.reason == TRITS_BY_OPTION);
+    }
+    model_close(&model);
+    team_end(&t);
+}
+
+/* The least memory that holds a plan, or holds it with all of the usual context. */
+static uint64_t least_memory(const struct team *t, const struct model *model,
+                             struct engine_options options, uint64_t *weight_bytes)
+{
+    uint64_t below = 0, enough = (uint64_t)64 << 30;
+    while (enough - below > 1) {
+        struct plan plan;
+        struct error err;
+        options.memory_bytes = below + (enough - below) / 2;
+        enum status status = plan_make(&plan, model, &t->layout, &options, t->team, &err);
+        assert_true(status == STATUS_OK || status == STATUS_LIMIT);
+        if (status == STATUS_OK && !plan.is_ctx_cut) {
+            enough = options.memory_bytes;
+            *weight_bytes = plan.sizes[0].weights;
+        } else {
+            below = options.memory_bytes;
+        }
+        if (status == STATUS_OK)
+            plan_done(&plan);
+    }
+    return enough;
+}
+
+/* Plans in that memory with trits4, which a timing chose or the user: what it becomes. */
+static enum status plan_with(struct plan *plan, const struct team *t, const struct model *model,
+                             struct engine_options options, enum trits_reason reason,
+                             uint64_t memory_bytes)
+{
     struct error err;
+    struct trits_choice choice = {reason, {2, 1}};
+    options.trits = TRITS_4;
+    options.memory_bytes = memory_bytes;
+    return kernel_choose_plan(plan, model, &t->layout, &options, &choice, t->team, &err);
+}
+
+static void check_fit(const struct team *t, const struct model *model,
+                      struct engine_options options)
+{
+    struct plan plan;
+    uint64_t weights[2], least[2];
+    for (int i = 0; i < 2; i++) {
+        options.trits = i ? TRITS_5 : TRITS_4;
+        least[i] = least_memory(t, model, options, &weights[i]);
+    }
+    assert_true(weights[0] > weights[1]);
+    assert_int_equal(least[0] - least[1], weights[0] - weights[1]);
+
+    assert_int_equal(plan_with(&plan, t, model, options, TRITS_BY_TIMING, least[0]), STATUS_OK);
+    assert_int_equal(plan.sizes[0].weights, weights[0]);
+    assert_int_equal(plan.trits.reason, TRITS_BY_TIMING);
+    plan_done(&plan);
+    assert_int_equal(plan_with(&plan, t, model, options, TRITS_BY_TIMING, least[1]), STATUS_OK);
+    assert_int_equal(plan.sizes[0].weights, weights[1]);
+    assert_int_equal(plan.options.trits, TRITS_5);
+    assert_int_equal(plan.trits.reason, TRITS_BY_SIZE);
+    assert_false(plan.is_ctx_cut);
+    plan_done(&plan);
+
+    enum status status = plan_with(&plan, t, model, options, TRITS_BY_OPTION, least[1]);
+    if (options.n_ctx > 0) {
+        assert_int_equal(status, STATUS_LIMIT);
+        status = plan_with(&plan, t, model, options, TRITS_BY_TIMING, least[1] - 1);
+        assert_int_equal(status, STATUS_LIMIT);
+    } else { /* the user's packing is kept, and the context is what fits beside it */
+        assert_int_equal(status, STATUS_OK);
+        assert_true(plan.is_ctx_cut && plan.sizes[0].weights == weights[0]);
+        plan_done(&plan);
+    }
+}
+
+/* trits4 that a timing chose is larger than trits5: where only that fits, or leaves the usual context, it
+ * is taken; not in the place of one that was asked for. */
+static void test_trits_that_fit(void **state)
+{
+    (void)state;
+    struct team t;
     struct model model;
     team_start(&t);
     open_tiny(&model, "TQ2_0");
-    struct engine_options options = {.isa = cpu_best_isa(), .is_unpinned = true};
-    assert_int_equal(
-        kernel_choose_trits(&options, &model, (uint64_t)1 << 40, &t.topology, t.team, &err),
-        STATUS_OK);
-    bool is_fast = kernel_select(OP_matmul, PACKING_trits5, options.isa)->isa != ISA_scalar;
-    assert_true(options.trits == TRITS_4 || (is_fast && options.trits == TRITS_5));
-    if (is_fast) {
-        options.trits = TRITS_AUTO;
-        memory_fail_after(0);
-        assert_int_equal(
-            kernel_choose_trits(&options, &model, (uint64_t)1 << 40, &t.topology, t.team, &err),
-            STATUS_MEMORY);
-        memory_fail_after(-1);
-    }
+    struct engine_options options = {.isa = cpu_best_isa(), .n_ctx = 64, .n_batch = 8};
+    check_fit(&t, &model, options);
+    options.n_ctx = 0;
+    check_fit(&t, &model, options);
     model_close(&model);
     team_end(&t);
 }
@@ -192,10 +299,9 @@ int main(int argc, char **argv)
 {
     support_init(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_timing),
-        cmocka_unit_test(test_trits),
-        cmocka_unit_test(test_trits_timed),
-        cmocka_unit_test(test_tiles_lose),
+        cmocka_unit_test(test_timing),         cmocka_unit_test(test_faster_trits),
+        cmocka_unit_test(test_trits),          cmocka_unit_test(test_trits_timed),
+        cmocka_unit_test(test_trits_that_fit), cmocka_unit_test(test_tiles_lose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
