@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "cli/build_commit.h"
-#include "engine/plan.h"
+#include "engine/plan_print.h"
 #include "machine/cpu_features.h"
 #include "measure/json_finite.h"
 
@@ -91,6 +91,10 @@ static void put_choices(json_t *fields, const struct bench_run *run, const struc
     put_text(fields, "head", heads[o->head]);
     static const char *const trits[] = {"auto", "trits4", "trits5"};
     put_text(fields, "trits", trits[o->trits]);
+    char kernels[256];
+    put_text(fields, "trits_choice", trits_reason_name(plan->trits.reason));
+    plan_kernel_names(plan, kernels, sizeof kernels);
+    put_text(fields, "kernels", kernels);
     static const char *const act_scales[] = {"node", "token", "group"};
     put_text(fields, "act_scale", act_scales[o->act_scale]);
     put_text(fields, "barrier", o->is_flat_barrier ? "flat" : "two-level");

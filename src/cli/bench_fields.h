@@ -6,7 +6,9 @@
 
 #include "cli/bench_run.h"
 
-/* A new object, or NULL without memory. Names up to samples_ts are those of llama-bench. */
+/* A new object, or NULL without memory. Names up to samples_ts are those of llama-bench. What a timing chose
+ * at load stands in kernels (the products of every packing that the model has) and trits_choice
+ * (engine/trits_choice.h). */
 json_t *bench_fields(const struct bench_model *model, const struct bench_run *run,
                      const struct bench_result *result);
 

@@ -85,6 +85,39 @@ static bool has_groups(const struct weight_slices *slices, int n_nodes)
     return false;
 }
 
+static bool has_packing(const struct weight_slices *slices, int n_nodes, enum packing packing)
+{
+    for (int node = 0; node < n_nodes; node++)
+        for (int i = 0; i < slices->nodes[node].n_slices; i++)
+            if (slices->nodes[node].slices[i]->w.packing == packing)
+                return true;
+    return false;
+}
+
+/* --trits where no matrix has the packing, where it is the only one that is ever chosen, and where
+ * nobody would choose it. */
+static void note_trits(enum trits trits, const struct plan *plan)
+{
+    int n_nodes = plan->layout->n_nodes;
+    bool has_4 = has_packing(&plan->slices, n_nodes, PACKING_trits4);
+    bool has_5 = has_packing(&plan->slices, n_nodes, PACKING_trits5);
+    bool is_5_slow = plan->matmul[PACKING_trits5]->isa == ISA_scalar;
+    const char *isa = isa_name(plan->options.isa), *name = trits == TRITS_4 ? "trits4" : "trits5";
+    if (trits == TRITS_AUTO)
+        return;
+    if (!has_4 && !has_5)
+        fprintf(stderr, "note: --trits %s has no effect: no matrix is ternary\n", name);
+    else if (trits == TRITS_5 && !has_5)
+        fprintf(stderr, "note: --trits trits5 has no effect: the ternary matrices hold a fourth "
+                        "value, which only trits4 has\n");
+    else if (trits == TRITS_5 && is_5_slow)
+        fprintf(stderr,
+                "note: --trits trits5 is slow: %s has no kernel for it, so the scalar one runs\n",
+                isa);
+    else if (trits == TRITS_4 && is_5_slow)
+        fprintf(stderr, "note: --trits trits4 has no effect: %s has no kernel for trits5\n", isa);
+}
+
 /* NUMA nodes that the threads' memory comes from: virtual nodes share one. */
 static bool has_memory_nodes(const struct team_layout *layout)
 {
@@ -131,4 +164,5 @@ void engine_choice_note(const struct engine_choice *c, const struct engine *engi
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].is_given && !all[i].has_effect)
             fprintf(stderr, "note: %s has no effect: %s\n", all[i].option, all[i].reason);
+    note_trits((enum trits)c->trits, plan);
 }

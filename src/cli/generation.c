@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "engine/plan.h"
+#include "engine/plan_print.h"
 #include "model/arch.h"
 
 #define MAX_PROMPT_BYTES (64 << 20)
@@ -187,6 +187,8 @@ static void describe_engine(const struct generation *g)
                     cli_size(sizes->weights, weights), cli_size(sizes->kv, kv),
                     cli_size(sizes->scratch, scratch));
         }
+        plan_describe_trits(plan, text, sizeof text);
+        fprintf(stderr, "%s%s", text, text[0] ? "\n" : "");
         return;
     }
     fprintf(stderr, "loaded %s in %.2f s (%.2f GB/s), buffers %s%s\n",

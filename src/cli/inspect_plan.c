@@ -62,8 +62,11 @@ static enum status print_json(FILE *out, const struct plan_listing *l, struct er
         json_array_append_new(stretches, json_stretch(l, &l->stretches[i]));
     for (int node = 0; node < plan->layout->n_nodes; node++)
         json_array_append_new(nodes, json_node(l, node));
+    uint64_t trits4_bytes = plan_trits4_bytes(plan);
     json_t *all =
-        json_pack("{s:s, s:i, s:i, s:b, s:i, s:o, s:o}", "dataflow",
+        json_pack("{s:s, s:o, s:s, s:i, s:i, s:b, s:i, s:o, s:o}", "trits_choice",
+                  trits_reason_name(plan->trits.reason), "trits4_weight_bytes",
+                  trits4_bytes ? json_integer((json_int_t)trits4_bytes) : json_null(), "dataflow",
                   plan->options.dataflow == DATAFLOW_ROW ? "row" : "column", "tokens", l->n_tokens,
                   "threads", plan->layout->n_threads, "virtual_nodes", plan->layout->is_virtual,
                   "n_ctx", plan->options.n_ctx, "nodes", nodes, "stretches", stretches);

@@ -52,6 +52,8 @@ static void print_sources(FILE *out, const struct report *r)
 {
     const struct team_layout *layout = r->plan->layout;
     const struct machine_speed *s = &r->known.speed;
+    char trits[160];
+    plan_describe_trits(r->plan, trits, sizeof trits);
     fprintf(out, "prediction, not a measurement: %s, a token at depth %d\n", r->plan->model->path,
             (int)r->options->depth);
     fprintf(out, "machine    %s: %d thread%s on %d node%s%s, %s, kernels for %s\n",
@@ -59,6 +61,8 @@ static void print_sources(FILE *out, const struct report *r)
             layout->n_nodes, plural(layout->n_nodes), layout->is_virtual ? " (virtual)" : "",
             r->plan->options.dataflow == DATAFLOW_ROW ? "row-owned" : "column-split",
             isa_name(r->plan->options.isa));
+    if (trits[0])
+        fprintf(out, "packing    %s\n", trits);
     fprintf(out,
             "bandwidth  %.1f GB/s of all nodes (%s), %.1f GB/s of one core through kernels (%s)\n",
             r->prediction.bandwidth / 1e9, origin_name(r->known.bandwidth), s->core_bytes_s / 1e9,
@@ -128,9 +132,9 @@ static enum status print_json(FILE *out, const struct report *r, struct error *e
                              "barriers", origin_name(r->known.barriers), "late", s->late);
     double bytes_s = (double)p->bytes / p->seconds;
     json_t *all = json_pack(
-        "{s:b, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:f, s:f, s:I, s:f, s:f, s:f, s:b}",
-        "is_prediction", true, "model", r->plan->model->path, "machine",
-        r->machine ? r->machine : "this one", "dataflow",
+        "{s:b, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:f, s:f, s:I, s:f, s:f, s:f, s:b}",
+        "is_prediction", true, "trits_choice", trits_reason_name(r->plan->trits.reason), "model",
+        r->plan->model->path, "machine", r->machine ? r->machine : "this one", "dataflow",
         r->plan->options.dataflow == DATAFLOW_ROW ? "row" : "column", "threads",
         r->plan->layout->n_threads, "depth", (int)r->options->depth, "from", from, "nodes",
         json_nodes(r), "time", time, "token_s", p->seconds, "tokens_s", 1 / p->seconds, "bytes",
