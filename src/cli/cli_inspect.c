@@ -409,11 +409,16 @@ static enum status plan_file(const struct inspect_options *o, struct error *err)
 static enum status check_options(const struct inspect_options *o, struct error *err)
 {
     const struct predict_options *p = &o->prediction;
+    const char *given = o->n_ctx ? "-c" : o->format ? "--format" : engine_choice_given(&o->engine);
     if (o->predict && !o->plan)
         return fail(err, STATUS_USAGE, "--predict goes with --plan");
-    if (!o->predict && (p->bandwidth || p->barriers || p->depth))
+    if (given && !o->plan)
+        return fail(err, STATUS_USAGE, "%s goes with --plan", given);
+    if (!o->predict && (p->bandwidth || p->barriers || p->depth || p->core_gb_s > 0 ||
+                        p->cache_gb_s > 0 || p->share > 0))
         return fail(err, STATUS_USAGE,
-                    "--bandwidth, --barrier-us and --depth go with --plan --predict");
+                    "--bandwidth, --core-bandwidth, --cache-bandwidth, --kernel-share, "
+                    "--barrier-us and --depth go with --plan --predict");
     if (o->predict && o->format == PLAN_SVG)
         return fail(err, STATUS_USAGE, "--predict prints text or json, no picture");
     if (!o->shape != !o->type)

@@ -62,17 +62,25 @@ static bool is_given(const struct option *row, const struct engine_choice *c)
     }
 }
 
-enum status engine_choice_refuse(const struct engine_choice *c, struct error *err)
+const char *engine_choice_given(const struct engine_choice *c)
 {
     static const struct option rows[] = {ENGINE_OPTIONS(0), {NULL, NULL, NULL, NULL, 0, 0, 0, 0}};
     for (const struct option *row = rows; row->names || row->help; row++)
         if (row->names && row->offset != offsetof(struct engine_choice, i2s_layout) &&
             is_given(row, c))
-            return fail(err, STATUS_USAGE,
-                        "%s has no effect with --reference, which runs one plain thread; leave out "
-                        "one of the two",
-                        row->names);
-    return STATUS_OK;
+            return row->names;
+    return NULL;
+}
+
+enum status engine_choice_refuse(const struct engine_choice *c, struct error *err)
+{
+    const char *given = engine_choice_given(c);
+    if (!given)
+        return STATUS_OK;
+    return fail(err, STATUS_USAGE,
+                "%s has no effect with --reference, which runs one plain thread; leave out one of "
+                "the two",
+                given);
 }
 
 /* Weights that --act-scale group has put in groups. */

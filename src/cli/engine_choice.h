@@ -98,6 +98,9 @@ struct engine_choice {
 enum status engine_choice_resolve(const struct engine_choice *choice,
                                   struct engine_options *options, struct error *err);
 
+/* The names of the first option that is not its default, --i2s-layout apart; NULL: there is none. */
+const char *engine_choice_given(const struct engine_choice *choice);
+
 /* With --reference none of these options has an effect. errors  USAGE for the first that is given */
 enum status engine_choice_refuse(const struct engine_choice *choice, struct error *err);
 

@@ -5,13 +5,13 @@
 #include "cli/options.h"
 #include "tensor/formats.h"
 
-/* The row of a table, for the int at `offset` of the command's options; 0 is the default. */
+/* The row of a table, for the int at `offset` of the command's options; 0: not given. */
 #define I2S_LAYOUT_OPTION(offset)                                                                  \
     {                                                                                              \
-        "--i2s-layout", "published|arm|4row", "published",                                         \
+        "--i2s-layout", "published|arm|4row", NULL,                                                \
             "byte order of I2_S tensors, of which a file does not tell: that of the published "    \
-            "files, of bitnet.cpp's quantiser on ARM, or of four rows together",                   \
-            OPT_CHOICE, offset, 0, 0                                                               \
+            "files (if not given), of bitnet.cpp's quantiser on ARM, or of four rows together",    \
+            OPT_CHOICE, offset, 1, 0                                                               \
     }
 
 /* How the types of a file are read then, for gguf_open and model_open_by. */

@@ -67,7 +67,7 @@ static enum status parse_choice(const struct option *o, const char *name, const 
                                 int *choice, struct error *err)
 {
     size_t n = strlen(text);
-    int i = 0;
+    int i = (int)o->min;
     for (const char *word = o->value; *word; i++) {
         size_t length = strcspn(word, "|");
         if (length == n && memcmp(word, text, n) == 0) {

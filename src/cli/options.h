@@ -15,7 +15,8 @@ enum option_type {
     OPT_TEXT,      /* const char *: borrowed from argv */
     OPT_MAYBE_XML, /* const char *: borrowed from argv; "" when the option stands alone: its value
                       is the next argument only if that ends in .xml; any stands behind "=" */
-    OPT_CHOICE     /* int: index into the words of `value`, which are separated by | */
+    OPT_CHOICE /* int: min, and index into the words of `value`, which are separated by |; with a
+                      min of 1 and no default 0 is "not given" */
 };
 
 /* A name without a dash ("MODEL") can be given by position; rows take positions in table order.

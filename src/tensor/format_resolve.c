@@ -335,6 +335,12 @@ static enum status resolve_chosen(struct tensor_span *spans, size_t n, enum form
                 file);
 }
 
+enum status format_resolve_i2_s_published(struct tensor_span *spans, size_t n, const char *file,
+                                          struct error *err)
+{
+    return resolve_chosen(spans, n, FORMAT_I2_S, file, err);
+}
+
 enum status format_resolve_i2_s_arm(struct tensor_span *spans, size_t n, const char *file,
                                     struct error *err)
 {

@@ -67,9 +67,9 @@ enum status format_bytes(enum format_id id, uint64_t n_rows, uint64_t n_cols, co
  * reason is format_decision. I2_S is read as the published byte order. */
 span_rule format_resolve;
 
-/* The same with I2_S read in one of its other byte orders.
+/* The same with I2_S read in the byte order that somebody chose.
  * errors  also USAGE when no tensor is I2_S; FORMAT for a shape that the order cannot have */
-span_rule format_resolve_i2_s_arm, format_resolve_i2_s_4row;
+span_rule format_resolve_i2_s_published, format_resolve_i2_s_arm, format_resolve_i2_s_4row;
 
 /* Why a type id with several meanings is read as this format, in one sentence for `inspect`, or
  * NULL when the id has one meaning only. How it was decided for a given file is said in the field

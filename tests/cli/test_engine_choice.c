@@ -134,6 +134,7 @@ static void test_refused_where_another_option_decides(void **state)
 {
     (void)state;
     static const char *const engine[] = {"-t 2",
+                                         "--trits trits4",
                                          "--nodes 1",
                                          "--threads-per-node 1",
                                          "--isa scalar",
@@ -158,6 +159,15 @@ static void test_refused_where_another_option_decides(void **state)
     for (size_t c = 0; c < sizeof commands / sizeof commands[0]; c++)
         for (size_t i = 0; i < sizeof engine / sizeof engine[0]; i++)
             expect_refused(commands[c], engine[i], "has no effect with --reference");
+    for (size_t i = 0; i < sizeof engine / sizeof engine[0]; i++) {
+        expect_refused("inspect " KJV, engine[i], " goes with --plan");
+        expect_refused("inspect --machine", engine[i], " goes with --plan");
+    }
+    expect_refused("inspect " KJV, "-c 100", "-c goes with --plan");
+    expect_refused("inspect " KJV, "--format json", "--format goes with --plan");
+    expect_refused("inspect --plan " KJV, "--core-bandwidth 5", "go with --plan --predict");
+    expect_refused("inspect --plan " KJV, "--cache-bandwidth 5", "go with --plan --predict");
+    expect_refused("inspect --plan " KJV, "--kernel-share 5", "go with --plan --predict");
     static const char *const others[] = {"", "--dataflow column"};
     for (int i = 0; i < 2; i++) {
         char line[128];

@@ -273,12 +273,15 @@ static void test_refusals(void **state)
                                            "trace -m",       "inspect",
                                            "inspect --plan", "quantize -t F16 -o x -m"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        snprintf(line, sizeof line, "%s models/trine-kjv.gguf --i2s-layout arm", commands[i]);
-        expect_refused(2, "none of its tensors is I2_S (type id 36), so --i2s-layout", line);
+        for (int order = PUBLISHED; order < N_ORDERS; order++) {
+            snprintf(line, sizeof line, "%s models/trine-kjv.gguf --i2s-layout %s", commands[i],
+                     words[order]);
+            expect_refused(2, "none of its tensors is I2_S (type id 36), so --i2s-layout", line);
+        }
     }
     expect_refused(2, "'x86' is none of published|arm|4row", "inspect x --i2s-layout x86");
     expect_refused(2, "--i2s-layout is for a file",
-                   "bench --shape tiny --type I2_S --i2s-layout arm");
+                   "bench --shape tiny --type I2_S --i2s-layout published");
     expect_refused(2, "--i2s-layout is for a file",
                    "inspect --plan --shape tiny --type I2_S --i2s-layout arm");
     write_matrix(six, 6);

@@ -248,9 +248,10 @@ static void test_shapes(void **state)
 static void test_orders_of_i2_s(void **state)
 {
     (void)state;
-    static span_rule *const rules[] = {format_resolve_i2_s_arm, format_resolve_i2_s_4row};
-    static const enum format_id formats[] = {FORMAT_I2_S_ARM, FORMAT_I2_S_4ROW};
-    for (int i = 0; i < 2; i++) {
+    static span_rule *const rules[] = {format_resolve_i2_s_published, format_resolve_i2_s_arm,
+                                       format_resolve_i2_s_4row};
+    static const enum format_id formats[] = {FORMAT_I2_S, FORMAT_I2_S_ARM, FORMAT_I2_S_4ROW};
+    for (int i = 0; i < 3; i++) {
         struct layout l = {.n = 0};
         add(&l, 0, 4, 1, 16);
         assert_int_equal(rules[i](l.spans, l.n, "f.gguf", &l.err), STATUS_USAGE);
@@ -263,7 +264,7 @@ static void test_orders_of_i2_s(void **state)
         assert_ptr_equal(s->reason, format_decision(formats[i]));
         s->ne[1] = 6;
         enum status status = rules[i](l.spans, l.n, "f.gguf", &l.err);
-        assert_int_equal(status, i == 0 ? STATUS_OK : STATUS_FORMAT);
+        assert_int_equal(status, i < 2 ? STATUS_OK : STATUS_FORMAT);
         s->ne[1] = 4;
         s->ne[2] = 2;
         assert_int_equal(rules[i](l.spans, l.n, "f.gguf", &l.err), STATUS_UNSUPPORTED);
