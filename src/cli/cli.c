@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/status_line.h"
+
 int cli_failed(const char *command, const struct error *err)
 {
+    status_line_clear();
     fprintf(stderr, "trine %s: %s\n", command, err->text);
     return err->status == STATUS_USAGE ? EXIT_USAGE : EXIT_FAILURE;
 }

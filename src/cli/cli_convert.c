@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/convert_report.h"
+#include "cli/status_line.h"
 #include "convert/hf_files.h"
 #include "model/model_load.h"
 #include "tokenizer/pretokenize.h"
@@ -170,12 +170,6 @@ static enum format_id choose_format(const struct conversion *c, const struct hf_
     return hf_tensor_stored(t);
 }
 
-static void show_progress(const char *what, size_t i, size_t n)
-{
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r%s tensor %zu of %zu%s", what, i, n, i == n ? "\r\033[K" : "");
-}
-
 /* Unrounded weights of a model that rounds them whenever it runs are another model. */
 static enum status refuse_unrounded(const struct conversion *c, const struct hf_tensor *t,
                                     struct error *err)
@@ -203,7 +197,7 @@ static enum status examine(struct conversion *c, struct error *err)
         TRY(refuse_unrounded(c, t, err));
         c->formats[i] = choose_format(c, t);
         n_ternary += t->kind != HF_VECTOR && t->kind != HF_ORDINARY;
-        show_progress("reading", i + 1, c->tensors.n);
+        status_line_count("reading", i + 1, c->tensors.n);
     }
     if (c->choice == CHOOSE_TERNARY && n_ternary == 0)
         return fail(err, STATUS_UNSUPPORTED,
@@ -288,7 +282,7 @@ static enum status write_tensors(struct conversion *c, struct error *err)
     for (size_t i = 0; i < c->tensors.n; i++) {
         TRY(format_of(c->formats[i])->is_ternary ? write_ternary(c, i, err)
                                                  : write_floats(c, i, err));
-        show_progress("writing", i + 1, c->tensors.n);
+        status_line_count("writing", i + 1, c->tensors.n);
     }
     return STATUS_OK;
 }
@@ -392,7 +386,7 @@ static enum status verify_tensors(struct conversion *c, const struct gguf_file *
             return fail(err, STATUS_FORMAT, "%s: tensor '%s' is absent", c->options->out,
                         c->tensors.list[i].name);
         TRY(verify_tensor(c, i, g, err));
-        show_progress("comparing", i + 1, c->tensors.n);
+        status_line_count("comparing", i + 1, c->tensors.n);
     }
     return STATUS_OK;
 }

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/status_line.h"
 #include "cli/synth_header.h"
 #include "cli/synth_vocab.h"
 #include "model/arch.h"
@@ -339,11 +339,8 @@ static enum status write_tensors(struct synth *s, struct error *err)
     for (size_t i = 0; i < s->n_tensors; i++) {
         const struct synth_tensor *t = &s->tensors[i];
         TRY(t->rows == 1 ? write_vector(s, t, err) : write_matrix(s, t, err));
-        if (isatty(STDERR_FILENO))
-            fprintf(stderr, "\rtensor %zu of %zu", i + 1, s->n_tensors);
+        status_line_count("write", i + 1, s->n_tensors);
     }
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K");
     return STATUS_OK;
 }
 

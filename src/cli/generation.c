@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "cli/status_line.h"
 #include "engine/plan_print.h"
 #include "model/arch.h"
 
@@ -163,10 +164,10 @@ static void show_progress(void *context, uint64_t n_done, uint64_t n_all)
     const int64_t *begin = context;
     double seconds = (double)(clock_ns() - *begin) / 1e9;
     if (n_done < n_all)
-        fprintf(stderr, "\rloading %3.0f %%, %.2f GB/s ", 100 * (double)n_done / (double)n_all,
-                (double)n_done / 1e9 / seconds);
+        status_line_show("loading %3.0f %%, %.2f GB/s ", 100 * (double)n_done / (double)n_all,
+                         (double)n_done / 1e9 / seconds);
     else
-        fprintf(stderr, "\r\033[K");
+        status_line_clear();
 }
 
 static void describe_engine(const struct generation *g)
@@ -212,11 +213,10 @@ static enum status start_engine(struct generation *g, int n_logits, struct error
         options.n_logits = options.n_batch = options.n_batch ? options.n_batch : 64;
     TRY(engine_choice_resolve(&o->engine, &options, err));
     int64_t begin = clock_ns();
-    bool is_shown = !o->quiet && isatty(STDERR_FILENO);
     if (o->dry_run)
         TRY(engine_plan(&g->engine, &g->model, &options, err));
     else
-        TRY(engine_open(&g->engine, &g->model, &options, is_shown ? show_progress : NULL, &begin,
+        TRY(engine_open(&g->engine, &g->model, &options, o->quiet ? NULL : show_progress, &begin,
                         err));
     g->n_ctx = engine_plan_of(g->engine)->options.n_ctx;
     g->n_batch = engine_plan_of(g->engine)->options.n_batch;

@@ -1,10 +1,10 @@
 #include "cli/quantize_write.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "cli/quantize_chunk.h"
+#include "cli/status_line.h"
 #include "gguf/gguf_write.h"
 #include "model/model_load.h"
 
@@ -202,12 +202,6 @@ static enum status write_changed(struct writing *w, size_t i, struct error *err)
     return STATUS_OK;
 }
 
-static void show_progress(const char *what, size_t i, size_t n)
-{
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r%s tensor %zu of %zu%s", what, i, n, i == n ? "\r\033[K" : "");
-}
-
 static enum status write_tensors(struct writing *w, struct error *err)
 {
     for (size_t i = 0; i < w->in->n_tensors; i++) {
@@ -219,7 +213,7 @@ static enum status write_tensors(struct writing *w, struct error *err)
         } else {
             TRY(write_changed(w, i, err));
         }
-        show_progress("write", i + 1, w->in->n_tensors);
+        status_line_count("write", i + 1, w->in->n_tensors);
     }
     return write_pending(w, err);
 }
@@ -307,7 +301,7 @@ static enum status verify(struct writing *w, struct error *err)
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < written.n_tensors; i++) {
         status = verify_tensor(w, i, &written.tensors[i], err);
-        show_progress("check", i + 1, written.n_tensors);
+        status_line_count("check", i + 1, written.n_tensors);
     }
     gguf_close(&written);
     return status;
