@@ -27,13 +27,7 @@ ALWAYS_INLINE const uint8_t *steps_of(const struct matmul_job *job, const uint8_
 
 ALWAYS_INLINE int8x16_t code_at(const uint8_t *steps, int64_t s, int quad, int v)
 {
-    uint8x16_t codes = nibbles_at(steps + s * 2 * STEP_BYTES, quad, v);
-    if (HAS_FIFTH) { /* bit 4 s + quad */
-        uint8x16_t bits = load_rows(steps + 4 * STEP_BYTES, v);
-        bits = vshlq_u8(bits, vdupq_n_s8((int8_t)(4 - 4 * s - quad)));
-        codes = vorrq_u8(codes, vandq_u8(bits, vdupq_n_u8(16)));
-    }
-    return vreinterpretq_s8_u8(codes);
+    return vreinterpretq_s8_u8(low_bits_at(steps, s, quad, v, HAS_FIFTH));
 }
 
 /* Byte `group` % 4 of each row of line i. */

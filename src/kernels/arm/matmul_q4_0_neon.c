@@ -1,4 +1,8 @@
-#include "kernels/arm/matmul_q4_0.h"
+#define CODE_BITS 4
+#define OFFSET    (-8)
+#define HAS_MIN   0
+#define IS_IQ4    0
+#include "kernels/arm/matmul_block_32.h"
 
 void matmul_q4_0_neon(const union job *job, int begin, int end)
 {

@@ -1,4 +1,8 @@
-#include "kernels/arm/matmul_q8_0.h"
+#define CODE_BITS 8
+#define OFFSET    0
+#define HAS_MIN   0
+#define IS_IQ4    0
+#include "kernels/arm/matmul_block_32.h"
 
 void matmul_q8_0_neon(const union job *job, int begin, int end)
 {

@@ -6,7 +6,10 @@
  * come. Many tokens share a panel: the codes of a tile, unpacked once, a byte each, quad after quad;
  * there 8 tokens and 8 rows fill the registers. With i8mm (compiled for it) a panel has pairs of
  * rows with 8 inputs each, and 4 tokens and 16 rows fill the registers: a third fewer instructions
- * for as many multiplications, some of it lost again where a group ends (docs/kernels.md). */
+ * for as many multiplications, some of it lost again where a group ends (docs/kernels.md).
+ *
+ * SCALED_ZERO, if a packing defines it: its panel has scale * (SCALED_ZERO - code), which fits a signed
+ * byte, so that groups end only with their block. */
 #ifndef TRINE_KERNELS_ARM_MATMUL_TILES_H
 #define TRINE_KERNELS_ARM_MATMUL_TILES_H
 
@@ -40,12 +43,18 @@ struct part {
     int token, n, v0, n_vectors;
 };
 
-/* Inputs of a row that are summed before anything is scaled: a group. A multiple of 16. */
+/* Inputs of a group of codes, a multiple of 16: those that are summed before anything is scaled, or whose
+ * fields lie together. */
 ALWAYS_INLINE int64_t group_inputs(const struct matmul_job *job);
 /* The codes of group g of a tile. */
 ALWAYS_INLINE const uint8_t *steps_of(const struct matmul_job *job, const uint8_t *tile, int64_t g);
 /* Codes, as signed bytes, of rows 4 v .. 4 v + 3 and the quad (0 to 3) of the s-th 16 inputs. */
 ALWAYS_INLINE int8x16_t code_at(const uint8_t *steps, int64_t s, int quad, int v);
+#if defined(SCALED_ZERO)
+/* Codes of the s-th 16 inputs of group g, rows 4 v .. 4 v + 3, to what the panel has of them. */
+ALWAYS_INLINE void scale_codes(const uint8_t *tile, int64_t g, int64_t s, int v,
+                               int8x16_t codes[4]);
+#endif
 /* The chains of a part, which begin as zeros; integers where the job wants partial sums. */
 union tile_sums {
     float y[MAX_TOKENS][TILE_ROWS];
@@ -64,12 +73,12 @@ ALWAYS_INLINE int32x4_t dot_quad(int32x4_t acc, int8x16_t codes, int8x16_t q, in
     }
 }
 
-/* Adds n_sixteens sixteens of inputs; steps: codes of a group, or their panel. */
-ALWAYS_INLINE void add_dots(const struct part *p, const uint8_t *steps, int64_t n_sixteens,
+/* Adds sixteens [begin, end) of a group; steps: its codes, or their panel. q: from `begin` on. */
+ALWAYS_INLINE void add_dots(const struct part *p, const uint8_t *steps, int64_t begin, int64_t end,
                             const int8_t *q, struct sums *sums)
 {
     const bool is_panel = p->panel != NULL;
-    for (int64_t s = 0; s < n_sixteens; s++, q += 16) {
+    for (int64_t s = begin; s < end; s++, q += 16) {
         int8x16_t activations[MAX_TOKENS];
 #pragma GCC unroll 8
         for (int t = 0; t < p->n; t++)
@@ -141,22 +150,23 @@ ALWAYS_INLINE void add_products(const struct part *p, const int8_t *panel, int64
 }
 #endif
 
-/* sums += codes * q of group g, n_sixteens of inputs. */
-ALWAYS_INLINE void add_group_dots(const struct part *p, int64_t g, int64_t n_sixteens,
-                                  struct sums *sums)
+/* sums += codes * q of n_sixteens sixteens of group g, from the first-th on. A panel has no bounds
+ * between groups. */
+ALWAYS_INLINE void add_group_dots(const struct part *p, int64_t g, int64_t first,
+                                  int64_t n_sixteens, struct sums *sums)
 {
     const struct activations *a = &p->job->a;
-    int64_t first = g * n_sixteens;
-    const int8_t *q = a->q + p->token * a->stride + first * 16;
+    int64_t sixteen = g * (group_inputs(p->job) / 16) + first;
+    const int8_t *q = a->q + p->token * a->stride + sixteen * 16;
     if (!p->panel) {
-        add_dots(p, steps_of(p->job, p->tile, g), n_sixteens, q, sums);
+        add_dots(p, steps_of(p->job, p->tile, g), first, first + n_sixteens, q, sums);
         return;
     }
-    const int8_t *panel = p->panel + first * PANEL_BYTES;
+    const int8_t *panel = p->panel + sixteen * PANEL_BYTES;
 #if defined(__ARM_FEATURE_MATMUL_INT8)
     add_products(p, panel, n_sixteens, q, sums);
 #else
-    add_dots(p, (const uint8_t *)panel, n_sixteens, q, sums);
+    add_dots(p, (const uint8_t *)panel, 0, n_sixteens, q, sums);
 #endif
 }
 
@@ -236,6 +246,7 @@ static void fill_panel(const struct matmul_job *job, const uint8_t *tile, int8_t
     int64_t inputs = group_inputs(job), n_groups = (job->a.n_cols + inputs - 1) / inputs;
     for (int64_t g = 0; g < n_groups; g++) {
         const uint8_t *steps = steps_of(job, tile, g);
+#pragma GCC unroll 2
         for (int64_t s = 0; s < inputs / 16; s++, panel += PANEL_BYTES)
 #pragma GCC unroll 4
             for (int v = 0; v < VECTORS; v++) {
@@ -243,6 +254,9 @@ static void fill_panel(const struct matmul_job *job, const uint8_t *tile, int8_t
 #pragma GCC unroll 4
                 for (int quad = 0; quad < 4; quad++)
                     codes[quad] = code_at(steps, s, quad, v);
+#if defined(SCALED_ZERO)
+                scale_codes(tile, g, s, v, codes);
+#endif
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 #pragma GCC unroll 2
                 for (int half = 0; half < 2; half++) {

@@ -14,7 +14,7 @@ ALWAYS_INLINE int64_t group_inputs(const struct matmul_job *job)
 
 ALWAYS_INLINE const uint8_t *steps_of(const struct matmul_job *job, const uint8_t *tile, int64_t g)
 {
-    return job->w.group ? group_of(tile, g, job->w.group / 16 * STEP_BYTES) : tile + 64;
+    return job->w.group ? group_of(tile, g, job->w.group / 16 * STEP_BYTES, false) : tile + 64;
 }
 
 ALWAYS_INLINE int8x16_t code_at(const uint8_t *steps, int64_t s, int quad, int v)
@@ -38,12 +38,12 @@ ALWAYS_INLINE void tile_part(const struct part *p, union tile_sums *to)
 {
     int64_t sixteens = group_inputs(p->job) / 16;
     if (p->job->w.group) {
-        add_groups(p, sixteens, sixteens * STEP_BYTES, -1, to->y);
+        add_groups(p, sixteens, sixteens * STEP_BYTES, -1, false, to->y);
         return;
     }
     struct sums sums;
     begin_sums(p, 0, -1, &sums);
-    add_group_dots(p, 0, sixteens, &sums);
+    add_group_dots(p, 0, 0, sixteens, &sums);
     if (p->job->epilogue != EPILOGUE_PARTIAL) {
         scale_rows(p, &sums, to->y);
         return;

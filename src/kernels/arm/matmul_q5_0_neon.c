@@ -1,0 +1,10 @@
+#define CODE_BITS 5
+#define OFFSET    (-16)
+#define HAS_MIN   0
+#define IS_IQ4    0
+#include "kernels/arm/matmul_block_32.h"
+
+void matmul_q5_0_neon(const union job *job, int begin, int end)
+{
+    matmul_tiles(&job->matmul, begin, end);
+}

@@ -1,0 +1,10 @@
+#define CODE_BITS 5
+#define OFFSET    0
+#define HAS_MIN   1
+#define IS_IQ4    0
+#include "kernels/arm/matmul_block_32.h"
+
+void matmul_q5_1_neon(const union job *job, int begin, int end)
+{
+    matmul_tiles(&job->matmul, begin, end);
+}
