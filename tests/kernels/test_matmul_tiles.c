@@ -38,7 +38,7 @@ static void test_emulated(void **state)
         n++;
     }
 #if defined(__x86_64__)
-    assert_int_equal(n, 8);
+    assert_int_equal(n, 14);
 #else
     assert_int_equal(n, 0);
 #endif

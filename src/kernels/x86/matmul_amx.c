@@ -1,11 +1,11 @@
-/* Many tokens on the tile registers of AMX: trits and the packings of Q4_0, Q8_0, Q6_K, Q4_K, Q5_K, Q2_K. As many tiles of weights as half of
+/* Many tokens on the tile registers of AMX: every packing of integers. As many tiles of weights as half of
  * L2 holds are unpacked to one byte per code by what unpacks the panels of AVX-512; 64 bytes of codes
  * are a row of a register (16 outputs by 4 inputs), 16 of them 64 inputs in order. Then all blocks of
  * 16 tokens pass over them, two at a time, two tiles at a time: four registers of sums, two of
  * activations as they lie in memory, two of codes.
  *
  * K packings have a scale for every 16 or 32 inputs: codes are multiplied by them as they are unpacked,
- * into 16 bits, of which low and high bytes are codes of their own (q2_k: one byte is enough); so sums leave
+ * into 16 bits, of which low and high bytes are codes of their own (q2_k, q3_k: one byte is enough); so sums leave
  * the registers once every 256 inputs. Integers are the same as with VNNI, and so is the order of floats. */
 #include "kernels/x86/matmul_panel_avx512.h"
 #include "kernels/x86/sub_sums.h"
@@ -34,9 +34,11 @@ struct tiles_ops {
     int step;   /* inputs of a register of codes: 64, or a group of 32 */
     int zero;   /* code of value 0 */
     int planes; /* 2: low and high bytes of code times sub-scale */
-    /* K packings: inputs per sub-scale that codes are still to be multiplied by, or 0; pairs of
-     * minimums of a block, or 0 */
+    /* K packings: inputs per sub-scale that codes are still to be multiplied by, or 0; pairs for every
+     * two sub-scales that come behind them, or 0 */
     int sub_inputs, n_pairs;
+    bool
+        has_min; /* those pairs are minimums; without pairs each group has a minimum beside its scale */
 };
 
 /* A panel: inputs [col0, col0 + n) of tiles [tile0, tile0 + n_tiles). */
@@ -84,7 +86,7 @@ static void place(struct tiles *t)
     int64_t n_groups = group ? n / group : 0;
     /* trits5 unpacks whole steps of 20 */
     t->codes_bytes = round_up(n + 19, 64) * TILE_ROWS * planes;
-    t->scales_bytes = n_groups * STEP_BYTES * (ops->n_pairs ? 2 : 1);
+    t->scales_bytes = n_groups * STEP_BYTES * (1 + ops->has_min);
     t->subs_bytes = ops->sub_inputs ? n / ops->sub_inputs * STEP_BYTES : 0;
     t->subs_bytes += n_groups * ops->n_pairs * STEP_BYTES;
     int64_t state_bytes = t->is_kept ? n_blocks_of(job) * SUM_BYTES : 0;
@@ -102,12 +104,12 @@ static uint8_t *codes_of(const struct tiles *t, int64_t tile, int plane)
     return t->codes + tile * t->codes_bytes + plane * (t->codes_bytes / t->ops->planes);
 }
 
-/* Codes of a quad (0 to 255) minus zero, times the scales of their rows (16 bits in each lane): even and
+/* Codes of a quad (0 to 255) minus zero, times the scales of their rows (low 16 bits of each lane): even and
  * odd bytes of the result are its low ones, the rest its high ones. */
 INLINE void scale_quad(uint8_t *low, uint8_t *high, __m512i codes, __m512i scale, int zero)
 {
     const __m512i low_bytes = _mm512_set1_epi16(255);
-    scale = _mm512_or_si512(scale, _mm512_slli_epi32(scale, 16));
+    scale = _mm512_mask_blend_epi16(0xaaaaaaaa, scale, _mm512_slli_epi32(scale, 16));
     __m512i less = _mm512_mullo_epi16(scale, _mm512_set1_epi16((short)zero));
     __m512i even = _mm512_mullo_epi16(_mm512_and_si512(codes, low_bytes), scale);
     __m512i odd = _mm512_mullo_epi16(_mm512_srli_epi16(codes, 8), scale);
@@ -299,27 +301,34 @@ INLINE __m512i min_sum(const uint8_t *mins, const int32_t *act_sums, int n_pairs
     return sum;
 }
 
+/* Of n sums of activations, 1 to 16. */
+INLINE int32_t sum_of_sums(const int32_t *act_sums, int n)
+{
+    if (n == 1)
+        return *act_sums;
+    __mmask16 all = (__mmask16)((1u << n) - 1);
+    return _mm512_reduce_add_epi32(_mm512_maskz_loadu_epi32(all, act_sums));
+}
+
 /* y += what group g of the panel's inputs gives a block of tokens and a tile. sums: of its codes. */
 static void add_sums(const struct pass *pass, int64_t g, int block, int k, const uint8_t *sums)
 {
     const struct tiles *t = pass->tiles;
     const struct tiles_ops *ops = t->ops;
     const struct activations *a = &t->panel.job->a;
-    const int n_pairs = ops->n_pairs;
+    const int n_pairs = ops->n_pairs, n_subs = ops->sub_inputs ? 256 / ops->sub_inputs : 0;
     const uint8_t *scales = t->scales + (pass->tile + k) * t->scales_bytes;
     const uint8_t *mins = t->subs + (pass->tile + k) * t->subs_bytes;
-    scales += g * STEP_BYTES * (n_pairs ? 2 : 1);
+    scales += g * STEP_BYTES * (1 + ops->has_min);
+    mins += ((g + 1) * n_subs + g * n_pairs) * STEP_BYTES;
     __m512 scale = _mm512_loadu_ps(scales), low = _mm512_setzero_ps();
-    if (n_pairs) {
+    if (ops->has_min)
         low = _mm512_loadu_ps(scales + STEP_BYTES);
-        int n_subs = ops->sub_inputs ? 256 / ops->sub_inputs : 0; /* lines before the minimums */
-        mins += ((g + 1) * n_subs + g * n_pairs) * STEP_BYTES;
-    }
     int token = first_token(t->panel.job, pass->block + block);
     int64_t group = t->panel.col0 / t->panel.group + g;
+    const int n_sums = t->panel.group / a->sum_group;
     const float *act_scale = a->scale + (int64_t)token * a->n_scales + group;
-    const int32_t *act_sum = a->sum + (int64_t)token * a->n_sums;
-    act_sum += n_pairs ? group * (2 * n_pairs) : ops->sub_inputs ? 0 : group;
+    const int32_t *act_sum = a->sum + (int64_t)token * a->n_sums + group * n_sums;
     int zero = ops->sub_inputs ? 0 : ops->zero; /* else it is in the codes already */
     __m512 *y = (__m512 *)state_of(pass, block, k);
     for (int i = 0; i < BLOCK_TOKENS; i++, sums += STEP_BYTES) {
@@ -327,11 +336,14 @@ static void add_sums(const struct pass *pass, int64_t g, int block, int k, const
         __m512i s = _mm512_loadu_si512(sums);
         if (ops->planes == 2)
             s = _mm512_add_epi32(s, _mm512_slli_epi32(_mm512_loadu_si512(sums + SUM_BYTES), 8));
-        s = _mm512_sub_epi32(s, _mm512_set1_epi32(zero * *act_sum));
+        if (zero)
+            s = _mm512_sub_epi32(s, _mm512_set1_epi32(zero * sum_of_sums(act_sum, n_sums)));
         __m512 sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(s), _mm512_mul_ps(scale, x), y[i]);
-        if (n_pairs)
+        if (ops->has_min && n_pairs)
             sum = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(min_sum(mins, act_sum, n_pairs)),
                                    _mm512_mul_ps(low, x), sum);
+        else if (ops->has_min)
+            sum = _mm512_fmadd_ps(low, _mm512_set1_ps(*act_scale * (float)*act_sum), sum);
         y[i] = sum;
         act_scale += a->n_scales;
         act_sum += a->n_sums;
@@ -433,11 +445,17 @@ static void tiles_matmul(const union job *j, const struct tiles_ops *ops, int be
                                              __VA_ARGS__};                                         \
         tiles_matmul(job, &ops, begin, end);                                                       \
     }
-TILES_KERNEL(trits4, avx512, 512, 64, 1, 1, 0, 0)
-TILES_KERNEL(trits5, avx512vbmi, 1280, 64, 1, 1, 0, 0)
-TILES_KERNEL(q4_0, avx512, 512, 32, 8, 1, 0, 0)
-TILES_KERNEL(q8_0, avx512, 512, 32, 128, 1, 0, 0)
-TILES_KERNEL(q6_k, avx512, 512, 64, 32, 2, 16, 0)
-TILES_KERNEL(q4_k, avx512, 512, 64, 0, 2, 32, 4)
-TILES_KERNEL(q5_k, avx512, 512, 64, 0, 2, 32, 4)
-TILES_KERNEL(q2_k, avx512, 512, 64, 0, 1, 0, 8) /* unpacked as scale * code */
+TILES_KERNEL(trits4, avx512, 512, 64, 1, 1, 0, 0, false)
+TILES_KERNEL(trits5, avx512vbmi, 1280, 64, 1, 1, 0, 0, false)
+TILES_KERNEL(q4_0, avx512, 512, 32, 8, 1, 0, 0, false)
+TILES_KERNEL(q4_1, avx512, 512, 32, 0, 1, 0, 0, true)
+TILES_KERNEL(q5_0, avx512, 512, 32, 16, 1, 0, 0, false)
+TILES_KERNEL(q5_1, avx512, 512, 32, 0, 1, 0, 0, true)
+TILES_KERNEL(q8_0, avx512, 512, 32, 128, 1, 0, 0, false)
+TILES_KERNEL(iq4_nl, avx512, 512, 32, 127, 1, 0, 0, false)
+TILES_KERNEL(q6_k, avx512, 512, 64, 32, 2, 16, 0, false)
+TILES_KERNEL(q4_k, avx512, 512, 64, 0, 2, 32, 4, true)
+TILES_KERNEL(q5_k, avx512, 512, 64, 0, 2, 32, 4, true)
+TILES_KERNEL(q2_k, avx512, 512, 64, 0, 1, 0, 8, true)    /* unpacked as scale * code */
+TILES_KERNEL(q3_k, avx512, 512, 64, 127, 1, 0, 0, false) /* as scale * (code - 4) + 127 */
+TILES_KERNEL(iq4_xs, avx512, 512, 64, 128, 2, 32, 4, false)

@@ -137,8 +137,8 @@ INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const
 PANEL_TABLE(panel_blocks, 4)
 
 /* Minimums are -128 * scale. */
-static void unpack(const struct panel *p, int64_t tile, int pitch, uint8_t *codes, float *scales,
-                   int16_t *sub_scales)
+void unpack_iq4_xs_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
+                          float *scales, int16_t *sub_scales)
 {
     const __m512i table = values_table();
     const uint8_t *unit = tile_at(p->job, tile) + p->col0 / BLOCK * UNIT_BYTES;
@@ -178,7 +178,7 @@ void matmul_iq4_xs_avx512(const union job *j, int begin, int end)
                                          .sub_scales = GROUPS + PAIRS,
                                          .max_tokens = PANEL_TOKENS / 2,
                                          .run = panel_blocks_runs,
-                                         .unpack = unpack,
+                                         .unpack = unpack_iq4_xs_avx512,
                                          .look = look};
     if (j->matmul.n_tokens <= FEW_TOKENS)
         few_matmul(&j->matmul, few, begin, end);

@@ -34,10 +34,10 @@ typedef void panel_run(const struct panel *panel, int token, __m512i *state);
 typedef void panel_unpack(const struct panel *panel, int64_t tile, int pitch, uint8_t *codes,
                           float *scales, int16_t *sub_scales);
 /* Those that matmul_amx.c uses too. */
-panel_unpack unpack_trits4_avx512, unpack_trits5_avx512vbmi, unpack_q4_0_avx512, unpack_q8_0_avx512,
-    unpack_q4_k_avx512, unpack_q5_k_avx512, unpack_q2_k_avx512, unpack_q6_k_avx512;
-/* Of the same file as q4_0. */
-panel_unpack unpack_q4_1_avx512, unpack_q5_0_avx512, unpack_q5_1_avx512, unpack_iq4_nl_avx512;
+panel_unpack unpack_trits4_avx512, unpack_trits5_avx512vbmi, unpack_q4_0_avx512, unpack_q4_1_avx512,
+    unpack_q5_0_avx512, unpack_q5_1_avx512, unpack_q8_0_avx512, unpack_iq4_nl_avx512,
+    unpack_q6_k_avx512, unpack_q4_k_avx512, unpack_q5_k_avx512, unpack_q2_k_avx512,
+    unpack_q3_k_avx512, unpack_iq4_xs_avx512;
 
 /* What a packing does with panels. */
 struct panel_ops {

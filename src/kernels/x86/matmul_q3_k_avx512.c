@@ -144,8 +144,8 @@ INLINE void unpack_scaled(const uint8_t *steps, const __m512i scale[2], int pitc
     }
 }
 
-static void unpack(const struct panel *p, int64_t tile, int pitch, uint8_t *codes, float *scales,
-                   int16_t *sub_scales)
+void unpack_q3_k_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
+                        float *scales, int16_t *sub_scales)
 {
     (void)sub_scales;
     const uint8_t *unit = tile_at(p->job, tile) + p->col0 / BLOCK * UNIT_BYTES;
@@ -185,7 +185,7 @@ void matmul_q3_k_avx512(const union job *j, int begin, int end)
                                          .sum_group = BLOCK,
                                          .max_tokens = PANEL_TOKENS / 2,
                                          .run = panel_grouped_runs,
-                                         .unpack = unpack,
+                                         .unpack = unpack_q3_k_avx512,
                                          .look = look};
     if (j->matmul.n_tokens <= FEW_TOKENS)
         few_matmul(&j->matmul, few, begin, end);
