@@ -143,6 +143,11 @@ KERNEL(top_k, none, avx2, 1, top_k_avx2)
 #endif
 
 #if defined(__aarch64__)
+KERNEL(pack, q4_0, neon, 16, pack_q4_0_neon)
+KERNEL(pack, q8_0, neon, 16, pack_q8_0_neon)
+KERNEL(pack, q6_k, neon, 16, pack_q6_k_neon)
+KERNEL(pack, q4_k, neon, 16, pack_q4_k_neon)
+KERNEL(pack, iq4_nl, neon, 16, pack_q4_0_neon)
 KERNEL(matmul, trits4, neon, 16, matmul_trits4_neon)
 KERNEL(matmul, trits4, i8mm, 16, matmul_trits4_i8mm)
 KERNEL(matmul, q4_0, neon, 16, matmul_q4_0_neon)

@@ -35,6 +35,24 @@ static inline const uint8_t *pack_source_block(const struct pack_job *job, struc
            job->col0 / f->block * f->block_bytes;
 }
 
+/* The blocks of 16 rows, for formats of plain blocks. Rows beyond the last stay at one block of zeros. */
+struct block_rows {
+    const uint8_t *block[TILE_ROWS];
+    int bytes[TILE_ROWS]; /* to the next block; 0 beyond the last row */
+};
+
+static inline struct block_rows begin_rows(const struct pack_job *job, int64_t row,
+                                           const uint8_t *zero)
+{
+    struct block_rows rows;
+    for (int r = 0; r < TILE_ROWS; r++) {
+        struct pack_source from = pack_source(job, row + r);
+        rows.block[r] = from.tensor ? pack_source_block(job, from) : zero;
+        rows.bytes[r] = from.tensor ? format_of(from.tensor->format)->block_bytes : 0;
+    }
+    return rows;
+}
+
 static inline uint8_t *pack_tile(const struct pack_job *job, int64_t row)
 {
     const struct packed *w = &job->w;

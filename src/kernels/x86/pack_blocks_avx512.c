@@ -5,23 +5,6 @@
 #include "kernels/pack_rows.h"
 #include "kernels/x86/transpose_avx512.h"
 
-/* The blocks of 16 rows. Rows beyond the last stay at one block of zeros. */
-struct block_rows {
-    const uint8_t *block[TILE_ROWS];
-    int bytes[TILE_ROWS]; /* to the next block; 0 beyond the last row */
-};
-
-static struct block_rows begin_rows(const struct pack_job *job, int64_t row, const uint8_t *zero)
-{
-    struct block_rows rows;
-    for (int r = 0; r < TILE_ROWS; r++) {
-        struct pack_source from = pack_source(job, row + r);
-        rows.block[r] = from.tensor ? pack_source_block(job, from) : zero;
-        rows.bytes[r] = from.tensor ? format_of(from.tensor->format)->block_bytes : 0;
-    }
-    return rows;
-}
-
 /* A format of blocks of 32: d, a minimum, 4 bytes of fifth bits, codes. */
 struct block_32 {
     int bits; /* 4, 5 or 8 */
