@@ -7,7 +7,7 @@
 
 enum { BLOCK = 256, BLOCK_QUADS = 64 };
 
-/* sum += over the groups of a block, scale * (sum of code * q, plus what p->prepared has for the group
+/* sum += over the groups of a block, scale * (sum of code * q, plus what p->sums has for the group
  * if is_prepared). lines: the scales. is_narrow: sums fit int16, so that one multiply-add of int16 pairs
  * scales and adds, the upper half of a sum being multiplied by that of the scale, zero. */
 ALWAYS_INLINE void panel_block(const struct panel *p, int block, int token, const uint8_t *lines,
@@ -15,10 +15,10 @@ ALWAYS_INLINE void panel_block(const struct panel *p, int block, int token, cons
                                __m256i sum[PANEL_TOKENS][2])
 {
     const int n_groups = BLOCK_QUADS / group_quads;
-    const int64_t stride = p->prepared_stride;
+    const int64_t stride = p->sum_stride;
     const int8_t *q = p->q + token * PANEL_INPUTS + block * BLOCK;
     const uint8_t *codes = p->codes + block * BLOCK_QUADS * STEP_BYTES;
-    const int32_t *start = p->prepared + token * stride + block * n_groups;
+    const int32_t *start = p->sums + token * stride + block * n_groups;
     for (int g = 0; g < n_groups; g++, lines += STEP_BYTES) {
         __m256i acc[PANEL_TOKENS][2];
 #pragma GCC unroll 6
@@ -40,17 +40,17 @@ ALWAYS_INLINE void panel_block(const struct panel *p, int block, int token, cons
 }
 
 /* sum += over pairs of groups of a block, minimum * sum of activations. lines: the pairs of minimums;
- * p->prepared: those of the sums. */
+ * p->sums: those of the sums. */
 ALWAYS_INLINE void panel_mins(const struct panel *p, int block, int token, const uint8_t *lines,
                               int n_pairs, int n, __m256i sum[PANEL_TOKENS][2])
 {
-    const int32_t *pairs = p->prepared + token * p->prepared_stride + block * n_pairs;
+    const int32_t *pairs = p->sums + token * p->sum_stride + block * n_pairs;
 #pragma GCC unroll 8
     for (int i = 0; i < n_pairs; i++, lines += STEP_BYTES) {
         __m256i min[2] = {load_256(lines), load_256(lines + 32)};
 #pragma GCC unroll 6
         for (int t = 0; t < n; t++) {
-            __m256i sums = _mm256_set1_epi32(pairs[t * p->prepared_stride + i]);
+            __m256i sums = _mm256_set1_epi32(pairs[t * p->sum_stride + i]);
             sum[t][0] = _mm256_dpwssd_avx_epi32(sum[t][0], min[0], sums);
             sum[t][1] = _mm256_dpwssd_avx_epi32(sum[t][1], min[1], sums);
         }

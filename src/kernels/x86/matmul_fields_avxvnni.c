@@ -186,7 +186,7 @@ ALWAYS_INLINE void unpack_steps(const uint8_t *steps, int n_steps, int bits, uin
     }
 }
 
-ALWAYS_INLINE void unpack_groups(struct panel *p, const uint8_t *tile, int group, int bits)
+ALWAYS_INLINE void unpack_groups(const struct panel *p, const uint8_t *tile, int group, int bits)
 {
     int n_steps = group * bits / 32;
     const uint8_t *at = tile + p->col0 / (2 * group) * (2 * n_steps + 1) * STEP_BYTES;
@@ -199,23 +199,23 @@ ALWAYS_INLINE void unpack_groups(struct panel *p, const uint8_t *tile, int group
     }
 }
 
-static void unpack_rows(struct panel *p, const uint8_t *tile)
+static void unpack_rows(const struct panel *p, const uint8_t *tile)
 {
     unpack_steps(tile + STEP_BYTES + p->col0 / 16 * STEP_BYTES, (p->n + 15) / 16, T4_BITS,
                  p->codes);
 }
 
-static void unpack_trits4(struct panel *p, const uint8_t *tile)
+static void unpack_trits4(const struct panel *p, const uint8_t *tile)
 {
     unpack_groups(p, tile, p->job->w.group, T4_BITS);
 }
 
-static void unpack_q4_0(struct panel *p, const uint8_t *tile)
+static void unpack_q4_0(const struct panel *p, const uint8_t *tile)
 {
     unpack_groups(p, tile, 32, Q4_BITS);
 }
 
-static void unpack_q8_0(struct panel *p, const uint8_t *tile)
+static void unpack_q8_0(const struct panel *p, const uint8_t *tile)
 {
     unpack_groups(p, tile, 32, Q8_BITS);
 }
@@ -245,12 +245,13 @@ ALWAYS_INLINE void panel_rows(const struct panel *p, int token, __m256 state[][2
 /* What sums of a panel begin with: bits of the float 1.5 * 2^23, less zero * sum of q. An exact sum s
  * below 2^22 then ends as bits of 1.5 * 2^23 + s: a subtraction makes a float of it, on other ports than
  * conversions, which share those of the multiplier. */
-ALWAYS_INLINE void prepare_groups(struct panel *p, int group, int zero)
+ALWAYS_INLINE void copy_groups(const struct panel *p, int group, int zero)
 {
     const struct activations *a = &p->job->a;
+    panel_copy(p);
     for (int t = 0; t < p->job->n_tokens; t++) {
         const int32_t *act_sum = a->sum + (int64_t)t * a->n_sums + p->col0 / group;
-        int32_t *to = p->prepared + t * p->prepared_stride;
+        int32_t *to = p->sums + t * p->sum_stride;
         for (int g = 0; g < p->n / group; g++)
             to[g] = 0x4b400000 - zero * act_sum[g];
     }
@@ -261,10 +262,10 @@ ALWAYS_INLINE void panel_groups(const struct panel *p, int token, __m256 state[]
                                 int n)
 {
     const __m256 offset = _mm256_set1_ps(12582912.0f);
-    const int64_t act_stride = p->job->a.n_scales, stride = p->prepared_stride;
+    const int64_t act_stride = p->job->a.n_scales, stride = p->sum_stride;
     const int8_t *q = p->q + token * PANEL_INPUTS;
     const float *act_scale = p->job->a.scale + token * act_stride + p->col0 / group;
-    const int32_t *start = p->prepared + token * stride;
+    const int32_t *start = p->sums + token * stride;
     const uint8_t *codes = p->codes;
     const float *scales = p->scales, *end = scales + p->n / group * TILE_ROWS;
     __m256 y[PANEL_TOKENS][2];
@@ -291,9 +292,9 @@ ALWAYS_INLINE void panel_groups(const struct panel *p, int token, __m256 state[]
     memcpy(state, y, (size_t)n * sizeof *y);
 }
 
-static void prepare_trits4(struct panel *p)
+static void copy_trits4(const struct panel *p)
 {
-    prepare_groups(p, p->job->w.group, T4_ZERO);
+    copy_groups(p, p->job->w.group, T4_ZERO);
 }
 
 ALWAYS_INLINE void panel_trits4(const struct panel *p, int token, __m256 state[][2], int n)
@@ -301,14 +302,14 @@ ALWAYS_INLINE void panel_trits4(const struct panel *p, int token, __m256 state[]
     panel_groups(p, token, state, p->job->w.group, n);
 }
 
-static void prepare_q4_0(struct panel *p)
+static void copy_q4_0(const struct panel *p)
 {
-    prepare_groups(p, 32, Q4_ZERO);
+    copy_groups(p, 32, Q4_ZERO);
 }
 
-static void prepare_q8_0(struct panel *p)
+static void copy_q8_0(const struct panel *p)
 {
-    prepare_groups(p, 32, Q8_ZERO);
+    copy_groups(p, 32, Q8_ZERO);
 }
 
 ALWAYS_INLINE void panel_32(const struct panel *p, int token, __m256 state[][2], int n)
@@ -316,39 +317,37 @@ ALWAYS_INLINE void panel_32(const struct panel *p, int token, __m256 state[][2],
     panel_groups(p, token, state, 32, n);
 }
 
-PANEL_RUNS(many_rows, panel_rows)
-PANEL_RUNS(many_trits4, panel_trits4)
-PANEL_RUNS(many_32, panel_32)
+PANEL_RUNS(many_rows, panel_rows, )
+PANEL_RUNS(many_trits4, panel_trits4, )
+PANEL_RUNS(many_32, panel_32, )
 
-static const struct panel_ops row_ops = {
-    .unpack = unpack_rows, .run = PANEL_NAMES(many_rows), .finish = finish_sums};
-static const struct panel_ops trits4_ops = {.n_prepared = PANEL_INPUTS / 32,
-                                            .prepare = prepare_trits4,
-                                            .unpack = unpack_trits4,
-                                            .run = PANEL_NAMES(many_trits4)};
-static const struct panel_ops q4_0_ops = {.n_prepared = PANEL_INPUTS / 32,
-                                          .prepare = prepare_q4_0,
-                                          .unpack = unpack_q4_0,
-                                          .run = PANEL_NAMES(many_32)};
-static const struct panel_ops q8_0_ops = {.n_prepared = PANEL_INPUTS / 32,
-                                          .prepare = prepare_q8_0,
-                                          .unpack = unpack_q8_0,
-                                          .run = PANEL_NAMES(many_32)};
+#define PANEL_OPS(runs, ...)                                                                       \
+    {                                                                                              \
+        .few = FEW_TOKENS, .inputs = PANEL_INPUTS, .act_bytes = 1, .run = PANEL_NAMES(runs),       \
+        __VA_ARGS__                                                                                \
+    }
+#define GROUP_OPS(runs, packing)                                                                   \
+    PANEL_OPS(runs, .sums = PANEL_INPUTS / 32, .copy = copy_##packing, .unpack = unpack_##packing)
+static const struct panel_ops row_ops =
+    PANEL_OPS(many_rows, .copy = panel_copy, .unpack = unpack_rows, .finish = finish_sums);
+static const struct panel_ops trits4_ops = GROUP_OPS(many_trits4, trits4);
+static const struct panel_ops q4_0_ops = GROUP_OPS(many_32, q4_0);
+static const struct panel_ops q8_0_ops = GROUP_OPS(many_32, q8_0);
 
 void matmul_trits4_avxvnni(const union job *j, int begin, int end)
 {
     static const struct tile_kernels few = {.one = trits4_1, .two = trits4_2, .four = trits4_4};
-    matmul_avxvnni(&j->matmul, &few, j->matmul.w.group ? &trits4_ops : &row_ops, begin, end);
+    matmul_256(&j->matmul, begin, end, &few, j->matmul.w.group ? &trits4_ops : &row_ops);
 }
 
 void matmul_q4_0_avxvnni(const union job *j, int begin, int end)
 {
     static const struct tile_kernels few = {.one = q4_0_1, .two = q4_0_2, .four = q4_0_4};
-    matmul_avxvnni(&j->matmul, &few, &q4_0_ops, begin, end);
+    matmul_256(&j->matmul, begin, end, &few, &q4_0_ops);
 }
 
 void matmul_q8_0_avxvnni(const union job *j, int begin, int end)
 {
     static const struct tile_kernels few = {.one = q8_0_1, .two = q8_0_2, .four = q8_0_4};
-    matmul_avxvnni(&j->matmul, &few, &q8_0_ops, begin, end);
+    matmul_256(&j->matmul, begin, end, &few, &q8_0_ops);
 }

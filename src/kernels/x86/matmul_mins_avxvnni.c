@@ -96,10 +96,10 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *unit
     chains_finish(&chains, job, row0, token, n);
 }
 
-ALWAYS_INLINE void unpack_units(struct panel *p, const uint8_t *tile, enum kind kind)
+ALWAYS_INLINE void unpack_units(const struct panel *p, const uint8_t *tile, enum kind kind)
 {
     const uint8_t *unit = tile + p->col0 / BLOCK * UNIT(kind);
-    uint8_t *to = p->codes, *lines = p->sub_scales;
+    uint8_t *to = p->codes, *lines = p->extra;
     float *scales = p->scales;
     for (int b = 0; b < p->n / BLOCK; b++, unit += UNIT(kind), scales += 2 * TILE_ROWS) {
         for (int i = 0; i < 4; i++) /* d, then dmin */
@@ -128,13 +128,14 @@ ALWAYS_INLINE void unpack_units(struct panel *p, const uint8_t *tile, enum kind 
 }
 
 /* Pairs of sums of activations, for the minimums. */
-ALWAYS_INLINE void prepare(struct panel *p, enum kind kind)
+ALWAYS_INLINE void copy(const struct panel *p, enum kind kind)
 {
     const struct activations *a = &p->job->a;
+    panel_copy(p);
     int64_t n = p->n / BLOCK * GROUPS(kind);
     for (int t = 0; t < p->job->n_tokens; t++) {
         const int32_t *sums = a->sum + (int64_t)t * a->n_sums + p->col0 / BLOCK * GROUPS(kind);
-        int32_t *pairs = p->prepared + t * p->prepared_stride;
+        int32_t *pairs = p->sums + t * p->sum_stride;
         for (int64_t i = 0; i < n; i += 8)
             _mm_storeu_si128((__m128i *)(pairs + i / 2), pair_sums(sums + i));
     }
@@ -147,7 +148,7 @@ ALWAYS_INLINE void panel_blocks(const struct panel *p, int token, __m256 state[]
     int64_t act_stride = p->job->a.n_scales;
     const float *act_scale = p->job->a.scale + token * act_stride + p->col0 / BLOCK;
     const float *scales = p->scales;
-    const uint8_t *lines = p->sub_scales;
+    const uint8_t *lines = p->extra;
     for (int b = 0; b < p->n / BLOCK; b++, act_scale++, scales += 2 * TILE_ROWS) {
         __m256i sum[PANEL_TOKENS][2];
         clear_sums(sum, n);
@@ -170,27 +171,32 @@ ALWAYS_INLINE void panel_blocks(const struct panel *p, int token, __m256 state[]
     {                                                                                              \
         panel_blocks(p, token, state, kind, n);                                                    \
     }                                                                                              \
-    static void name##_unpack(struct panel *p, const uint8_t *tile)                                \
+    static void name##_unpack(const struct panel *p, const uint8_t *tile)                          \
     {                                                                                              \
         unpack_units(p, tile, kind);                                                               \
     }                                                                                              \
-    static void name##_prepare(struct panel *p)                                                    \
+    static void name##_copy(const struct panel *p)                                                 \
     {                                                                                              \
-        prepare(p, kind);                                                                          \
+        copy(p, kind);                                                                             \
     }                                                                                              \
     TILE_KERNEL(name##_few_1, name##_few, 1)                                                       \
     TILE_KERNEL(name##_few_2, name##_few, 2)                                                       \
     TILE_KERNEL(name##_few_4, name##_few, 4)                                                       \
-    PANEL_RUNS(name##_many, name##_many)                                                           \
+    PANEL_RUNS(name##_many, name##_many, )                                                         \
     void matmul_##name##_avxvnni(const union job *j, int begin, int end)                           \
     {                                                                                              \
         static const struct tile_kernels few = {                                                   \
             .one = name##_few_1, .two = name##_few_2, .four = name##_few_4};                       \
-        static const struct panel_ops many = {.n_prepared = PANEL_INPUTS / 32,                     \
-                                              .prepare = name##_prepare,                           \
+        static const struct panel_ops many = {.few = FEW_TOKENS,                                   \
+                                              .inputs = PANEL_INPUTS,                              \
+                                              .act_bytes = 1,                                      \
+                                              .sums = PANEL_INPUTS / 32,                           \
+                                              .extra_bytes = PANEL_INPUTS / BLOCK *                \
+                                                             (3 * GROUPS(kind) / 2) * STEP_BYTES,  \
+                                              .copy = name##_copy,                                 \
                                               .unpack = name##_unpack,                             \
                                               .run = PANEL_NAMES(name##_many)};                    \
-        matmul_avxvnni(&j->matmul, &few, &many, begin, end);                                       \
+        matmul_256(&j->matmul, begin, end, &few, &many);                                           \
     }
 
 KERNEL_OF(q4_k, Q4_K)

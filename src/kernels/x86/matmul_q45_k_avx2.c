@@ -158,11 +158,11 @@ static const struct panel_ops ops_5 = PANEL_OPS(5, 4);
 void matmul_q4_k_avx2(const union job *job, int begin, int end)
 {
     static const struct tile_kernels kernels = {q4_k_1, q4_k_2, q4_k_4, NULL};
-    matmul_avx2(&job->matmul, begin, end, &kernels, &ops_4);
+    matmul_256(&job->matmul, begin, end, &kernels, &ops_4);
 }
 
 void matmul_q5_k_avx2(const union job *job, int begin, int end)
 {
     static const struct tile_kernels kernels = {q5_k_1, q5_k_2, q5_k_4, NULL};
-    matmul_avx2(&job->matmul, begin, end, &kernels, &ops_5);
+    matmul_256(&job->matmul, begin, end, &kernels, &ops_5);
 }

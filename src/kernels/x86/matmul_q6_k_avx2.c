@@ -220,5 +220,5 @@ static const struct panel_ops panel_ops = {.few = FEW_TOKENS,
 
 void matmul_q6_k_avx2(const union job *job, int begin, int end)
 {
-    matmul_avx2(&job->matmul, begin, end, &tile_kernels, &panel_ops);
+    matmul_256(&job->matmul, begin, end, &tile_kernels, &panel_ops);
 }

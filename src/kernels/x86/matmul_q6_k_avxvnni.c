@@ -87,20 +87,21 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *tile
 
 TILE_KERNELS(tile_tokens)
 
-static void prepare(struct panel *p)
+static void copy(const struct panel *p)
 {
     const struct activations *a = &p->job->a;
+    panel_copy(p);
     for (int t = 0; t < p->job->n_tokens; t++) {
         const int32_t *act_sum = a->sum + (int64_t)t * a->n_sums + p->col0 / 16;
-        int32_t *to = p->prepared + t * p->prepared_stride;
+        int32_t *to = p->sums + t * p->sum_stride;
         for (int g = 0; g < p->n / 16; g++)
             to[g] = -ZERO * act_sum[g];
     }
 }
 
-static void unpack(struct panel *p, const uint8_t *tile)
+static void unpack(const struct panel *p, const uint8_t *tile)
 {
-    uint8_t *to = p->codes, *lines = p->sub_scales;
+    uint8_t *to = p->codes, *lines = p->extra;
     for (int b = 0; b < p->n / BLOCK; b++) {
         int64_t block = p->col0 / BLOCK + b;
         const uint8_t *unit = tile + block / 2 * UNIT_BYTES, *d = unit + block % 2 * 32;
@@ -129,7 +130,7 @@ ALWAYS_INLINE void panel_blocks(const struct panel *p, int token, __m256 state[]
     int64_t act_stride = p->job->a.n_scales;
     const float *act_scale = p->job->a.scale + token * act_stride + p->col0 / BLOCK;
     for (int b = 0; b < p->n / BLOCK; b++) {
-        const uint8_t *lines = p->sub_scales + b * SUBS * STEP_BYTES;
+        const uint8_t *lines = p->extra + b * SUBS * STEP_BYTES;
         __m256i sum[PANEL_TOKENS][2];
         clear_sums(sum, n);
         panel_block(p, b, token, lines, GROUP_QUADS, true, false, n, sum);
@@ -137,13 +138,17 @@ ALWAYS_INLINE void panel_blocks(const struct panel *p, int token, __m256 state[]
     }
 }
 
-PANEL_RUNS(many, panel_blocks)
+PANEL_RUNS(many, panel_blocks, )
 
 void matmul_q6_k_avxvnni(const union job *j, int begin, int end)
 {
-    static const struct panel_ops ops = {.n_prepared = PANEL_INPUTS / 16,
-                                         .prepare = prepare,
+    static const struct panel_ops ops = {.few = FEW_TOKENS,
+                                         .inputs = PANEL_INPUTS,
+                                         .act_bytes = 1,
+                                         .sums = PANEL_INPUTS / 16,
+                                         .extra_bytes = PANEL_INPUTS / 16 * STEP_BYTES,
+                                         .copy = copy,
                                          .unpack = unpack,
                                          .run = PANEL_NAMES(many)};
-    matmul_avxvnni(&j->matmul, &tile_kernels, &ops, begin, end);
+    matmul_256(&j->matmul, begin, end, &tile_kernels, &ops);
 }

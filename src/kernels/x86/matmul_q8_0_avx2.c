@@ -150,5 +150,5 @@ void matmul_q8_0_avx2(const union job *job, int begin, int end)
 {
     struct tile_kernels kernels = tile_kernels;
     kernels.eight = eight_tokens; /* half as much work to prepare weights as four at a time */
-    matmul_avx2(&job->matmul, begin, end, &kernels, &panel_ops);
+    matmul_256(&job->matmul, begin, end, &kernels, &panel_ops);
 }
