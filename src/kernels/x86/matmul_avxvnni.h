@@ -12,4 +12,16 @@ ALWAYS_INLINE __m256i add_quad(__m256i acc, __m256i codes, __m256i quad)
     return acc;
 }
 
+/* acc[half] += codes of that half . the quad at q. One statement with its broadcast: else gcc loads
+ * broadcasts early, runs out of registers and spills sums. */
+ALWAYS_INLINE void add_token_quad(__m256i acc[2], __m256i codes0, __m256i codes1, const int8_t *q)
+{
+    __m256i quad;
+    __asm__("vpbroadcastd %5, %2\n\t"
+            "%{vex%} vpdpbusd %2, %3, %0\n\t"
+            "%{vex%} vpdpbusd %2, %4, %1"
+            : "+x"(acc[0]), "+x"(acc[1]), "=&x"(quad)
+            : "x"(codes0), "x"(codes1), "m"(*(const int32_t *)(const void *)q));
+}
+
 #endif

@@ -1,39 +1,9 @@
 /* matmul of packings with a scale for each block of 32: q4_1, q5_0, q5_1, iq4_nl. Codes of 4 bits
  * times int8 fit int16 pairs for 32 inputs (2 * 8 * 15 * 127 < 2^15), those of 5 bits for 16. The values
- * of iq4_nl are multiplied as in q8_0: |value| times the activation with the value's sign. */
-#include "kernels/x86/matmul_avx2.h"
-#include "tensor/iq4_values.h"
-
-enum { GROUP = 32, GROUP_STEPS = 4 };
-
-/* A packing; constant in every template. */
-struct blocks {
-    int zero;       /* the code of value 0 */
-    bool has_fifth; /* behind the four steps of a group, one of fifth bits */
-    bool has_min;   /* behind the scales of a unit, its minimums */
-    bool is_iq4;    /* codes stand for the values of a table */
-};
-
-/* What quad k of both halves of a group is multiplied with. */
-ALWAYS_INLINE void unpack_codes(const struct blocks *b, const uint8_t *steps, int k,
-                                __m256i codes[2])
-{
-    const __m256i low_4 = _mm256_set1_epi8(15), fifth = _mm256_set1_epi8(16);
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; h++) {
-        __m256i v = load_256(steps + k / 2 * STEP_BYTES + 32 * h);
-        codes[h] = _mm256_and_si256(_mm256_srli_epi16(v, k % 2 * 4), low_4);
-        if (b->is_iq4) {
-            __m128i values = _mm_loadu_si128((const __m128i *)iq4_values);
-            codes[h] = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), codes[h]);
-        }
-        if (!b->has_fifth)
-            continue;
-        __m256i bits = load_256(steps + 4 * STEP_BYTES + 32 * h);
-        bits = k < 4 ? _mm256_slli_epi16(bits, 4 - k) : _mm256_srli_epi16(bits, k - 4);
-        codes[h] = _mm256_or_si256(codes[h], _mm256_and_si256(bits, fifth));
-    }
-}
+ * of iq4_nl are multiplied as in q8_0: |value| times the activation with the value's sign, or int16
+ * products. */
+#include "kernels/x86/matmul_codes_256.h"
+#include "kernels/x86/matmul_wide_avx2.h"
 
 /* sums += value * q of quad k. */
 ALWAYS_INLINE void add_values(const __m256i values[2], const int8_t *q, int64_t stride, int n,
@@ -62,8 +32,7 @@ ALWAYS_INLINE void add_codes(const struct blocks *b, const uint8_t *steps, int q
         dot[t][0] = dot[t][1] = _mm256_setzero_si256();
 #pragma GCC unroll 8
     for (int k = quad0; k < quad0 + n_quads; k++) {
-        __m256i codes[2];
-        unpack_codes(b, steps, k, codes);
+        __m256i codes[2] = {unpack_block_quad(b, steps, k), unpack_block_quad(b, steps + 32, k)};
 #pragma GCC unroll 4
         for (int t = 0; t < n; t++) {
             __m256i quad = broadcast_quad(q + t * stride + 4 * k);
@@ -94,77 +63,45 @@ ALWAYS_INLINE void dot_group(const struct blocks *b, const uint8_t *steps, const
     }
 #pragma GCC unroll 8
     for (int k = 0; k < 8; k++) {
-        __m256i values[2];
-        unpack_codes(b, steps, k, values);
+        __m256i values[2] = {unpack_block_quad(b, steps, k), unpack_block_quad(b, steps + 32, k)};
         add_values(values, q + 4 * k, stride, n, sums);
     }
 }
 
-/* y += (sums - zero * act sum) * scale * act scale + minimum * act scale * act sum, as contracted.
- * header: the line of scales, at those of the group. */
-ALWAYS_INLINE void add_block(const struct blocks *b, const struct activations *a, int token,
-                             int64_t g, const uint8_t *header, int n,
-                             const __m256i sums[MAX_TOKENS][2], struct chains *chains)
+#include "kernels/x86/matmul_blocks_256.h"
+
+PANEL_RUNS(codes_4, panel_groups, GROUP, 8, true, )
+PANEL_RUNS(codes_5, panel_groups, GROUP, 4, false, )
+PANEL_RUNS(codes_5_min, panel_groups, GROUP, 4, true, )
+PANEL_RUNS(wide, run_wide, )
+
+static void unpack_values(const struct panel *p, const uint8_t *tile)
 {
-#pragma GCC unroll 4
-    for (int t = 0; t < n; t++) {
-        float s = a->scale[(int64_t)(token + t) * a->n_scales + g];
-        int32_t act_sum = a->sum[(int64_t)(token + t) * a->n_sums + g];
-        __m256i offset = _mm256_set1_epi32(b->zero * act_sum);
-        __m256 low = _mm256_set1_ps(s * (float)act_sum);
-#pragma GCC unroll 2
-        for (int h = 0; h < 2; h++) {
-            __m256i sum = b->zero ? _mm256_sub_epi32(sums[t][h], offset) : sums[t][h];
-            __m256 y = add_group(chains->y[t][h], sum, f16_scales(header + 16 * h), s);
-            if (b->has_min)
-                y = _mm256_fmadd_ps(f16_scales(header + STEP_BYTES + 16 * h), low, y);
-            chains->y[t][h] = y;
-        }
+    static const struct blocks b = {.is_iq4 = true};
+    uint8_t *pairs = p->codes;
+    for (int g = 0; g < p->n / GROUP; g++) {
+        const uint8_t *steps = panel_block_scales(p, &b, tile, g);
+        for (int k = 0; k < GROUP_QUADS; k++, pairs += 2 * STEP_BYTES)
+            for (int half = 0; half < STEP_BYTES; half += 32)
+                store_wide(pairs + half, unpack_block_quad(&b, steps + half, k));
     }
 }
 
-ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *tile, int row0,
-                               int token, const struct blocks *b, int n)
-{
-    const struct activations *a = &job->a;
-    const int8_t *q = a->q + token * a->stride;
-    const int n_extra = 1 + b->has_min + 2 * b->has_fifth; /* lines of a unit beside steps */
-    const uint8_t *at = tile, *header = tile;
-    struct fetch fetch = fetch_behind(job, tile, row0, token, 4);
-    struct chains chains;
-    chains_clear(&chains, n);
-    for (int64_t g = 0; g < a->n_cols / GROUP; g++, q += GROUP) {
-        if (g % 2 == 0) {
-            header = at;
-            at += (1 + b->has_min) * STEP_BYTES;
-        }
-        fetch_lines(&fetch, g % 8 < n_extra ? 8 : 4);
-        __m256i sums[MAX_TOKENS][2];
-        dot_group(b, at, q, a->stride, n, sums);
-        at += (GROUP_STEPS + b->has_fifth) * STEP_BYTES;
-        add_block(b, a, token, g, header + g % 2 * 32, n, sums, &chains);
-    }
-    chains_finish(&chains, job, row0, token, n);
-}
+static const struct panel_ops iq4_nl_many = {.few = FEW_TOKENS,
+                                             .inputs = PANEL_INPUTS / 2,
+                                             .act_bytes = 2,
+                                             .copy = copy_wide,
+                                             .unpack = unpack_values,
+                                             .run = PANEL_NAMES(wide)};
 
-/* The kernel of a packing. */
-#define BLOCKS(name, ...)                                                                          \
-    ALWAYS_INLINE void name##_tokens(const struct matmul_job *job, const uint8_t *tile, int row0,  \
-                                     int token, int n)                                             \
-    {                                                                                              \
-        static const struct blocks blocks = {__VA_ARGS__};                                         \
-        tile_tokens(job, tile, row0, token, &blocks, n);                                           \
-    }                                                                                              \
-    TILE_KERNEL(name##_1, name##_tokens, 1)                                                        \
-    TILE_KERNEL(name##_2, name##_tokens, 2)                                                        \
-    TILE_KERNEL(name##_4, name##_tokens, 4)                                                        \
-    void matmul_##name##_avx2(const union job *job, int begin, int end)                            \
-    {                                                                                              \
-        static const struct tile_kernels kernels = {name##_1, name##_2, name##_4, NULL};           \
-        matmul_tiles_avx2(&job->matmul, begin, end, &kernels);                                     \
-    }
-
-BLOCKS(q4_1, .has_min = true)
-BLOCKS(q5_0, .zero = 16, .has_fifth = true)
-BLOCKS(q5_1, .has_fifth = true, .has_min = true)
-BLOCKS(iq4_nl, .is_iq4 = true)
+BLOCKS_FEW(q4_1, .has_min = true)
+BLOCKS_FEW(q5_0, .zero = 16, .has_fifth = true)
+BLOCKS_FEW(q5_1, .has_fifth = true, .has_min = true)
+BLOCKS_FEW(iq4_nl, .is_iq4 = true)
+BLOCKS_MANY(q4_1, 0, codes_4)
+BLOCKS_MANY(q5_0, 0, codes_5)
+BLOCKS_MANY(q5_1, 0, codes_5_min)
+BLOCKS_KERNEL(q4_1, avx2)
+BLOCKS_KERNEL(q5_0, avx2)
+BLOCKS_KERNEL(q5_1, avx2)
+BLOCKS_KERNEL(iq4_nl, avx2)

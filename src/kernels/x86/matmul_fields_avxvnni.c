@@ -193,8 +193,7 @@ ALWAYS_INLINE void unpack_groups(const struct panel *p, const uint8_t *tile, int
     for (int g = 0; g < p->n / group; g++, at += n_steps * STEP_BYTES) {
         const uint8_t *scales = g % 2 ? at - n_steps * STEP_BYTES - 32 : at;
         at += g % 2 ? 0 : STEP_BYTES;
-        _mm256_store_ps(p->scales + g * TILE_ROWS, f16_scales(scales));
-        _mm256_store_ps(p->scales + g * TILE_ROWS + 8, f16_scales(scales + 16));
+        panel_scales(p->scales, g, scales);
         unpack_steps(at, n_steps, bits, p->codes + g * group / 4 * STEP_BYTES);
     }
 }
@@ -242,54 +241,10 @@ ALWAYS_INLINE void panel_rows(const struct panel *p, int token, __m256 state[][2
     }
 }
 
-/* What sums of a panel begin with: bits of the float 1.5 * 2^23, less zero * sum of q. An exact sum s
- * below 2^22 then ends as bits of 1.5 * 2^23 + s: a subtraction makes a float of it, on other ports than
- * conversions, which share those of the multiplier. */
 ALWAYS_INLINE void copy_groups(const struct panel *p, int group, int zero)
 {
-    const struct activations *a = &p->job->a;
     panel_copy(p);
-    for (int t = 0; t < p->job->n_tokens; t++) {
-        const int32_t *act_sum = a->sum + (int64_t)t * a->n_sums + p->col0 / group;
-        int32_t *to = p->sums + t * p->sum_stride;
-        for (int g = 0; g < p->n / group; g++)
-            to[g] = 0x4b400000 - zero * act_sum[g];
-    }
-}
-
-/* One scale per group: the state is floats. */
-ALWAYS_INLINE void panel_groups(const struct panel *p, int token, __m256 state[][2], int group,
-                                int n)
-{
-    const __m256 offset = _mm256_set1_ps(12582912.0f);
-    const int64_t act_stride = p->job->a.n_scales, stride = p->sum_stride;
-    const int8_t *q = p->q + token * PANEL_INPUTS;
-    const float *act_scale = p->job->a.scale + token * act_stride + p->col0 / group;
-    const int32_t *start = p->sums + token * stride;
-    const uint8_t *codes = p->codes;
-    const float *scales = p->scales, *end = scales + p->n / group * TILE_ROWS;
-    __m256 y[PANEL_TOKENS][2];
-    memcpy(y, state, (size_t)n * sizeof *y);
-    for (; scales < end; scales += TILE_ROWS, start++, act_scale++) {
-        __m256i acc[PANEL_TOKENS][2];
-#pragma GCC unroll 6
-        for (int t = 0; t < n; t++)
-            acc[t][0] = acc[t][1] = _mm256_set1_epi32(start[t * stride]);
-#pragma GCC unroll 2
-        for (int i = 0; i < group; i += 16, codes += 4 * STEP_BYTES, q += 16)
-            panel_quads(codes, q, 4, n, acc);
-        __m256 scale[2] = {_mm256_load_ps(scales), _mm256_load_ps(scales + 8)};
-#pragma GCC unroll 6
-        for (int t = 0; t < n; t++) {
-            __m256 act = _mm256_set1_ps(act_scale[t * act_stride]);
-#pragma GCC unroll 2
-            for (int h = 0; h < 2; h++) {
-                __m256 x = _mm256_sub_ps(_mm256_castsi256_ps(acc[t][h]), offset);
-                y[t][h] = _mm256_fmadd_ps(x, _mm256_mul_ps(scale[h], act), y[t][h]);
-            }
-        }
-    }
-    memcpy(state, y, (size_t)n * sizeof *y);
+    panel_start_sums(p, group, zero, SUM_START);
 }
 
 static void copy_trits4(const struct panel *p)
@@ -299,7 +254,7 @@ static void copy_trits4(const struct panel *p)
 
 ALWAYS_INLINE void panel_trits4(const struct panel *p, int token, __m256 state[][2], int n)
 {
-    panel_groups(p, token, state, p->job->w.group, n);
+    panel_groups(p, token, state, p->job->w.group, false, n);
 }
 
 static void copy_q4_0(const struct panel *p)
@@ -312,14 +267,9 @@ static void copy_q8_0(const struct panel *p)
     copy_groups(p, 32, Q8_ZERO);
 }
 
-ALWAYS_INLINE void panel_32(const struct panel *p, int token, __m256 state[][2], int n)
-{
-    panel_groups(p, token, state, 32, n);
-}
-
 PANEL_RUNS(many_rows, panel_rows, )
 PANEL_RUNS(many_trits4, panel_trits4, )
-PANEL_RUNS(many_32, panel_32, )
+PANEL_RUNS(many_32, panel_groups, 32, false, )
 
 #define PANEL_OPS(runs, ...)                                                                       \
     {                                                                                              \

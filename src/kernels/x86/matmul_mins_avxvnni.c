@@ -1,6 +1,6 @@
 /* matmul of packings of blocks of 256 whose groups have a minimum beside their scale: q4_k, q5_k,
  * q2_k. A part is 32 inputs: one group, or two. */
-#include "kernels/x86/matmul_blocks_avxvnni.h"
+#include "kernels/x86/matmul_k_avxvnni.h"
 #include "kernels/x86/matmul_mins_avx2.h"
 
 enum kind { Q4_K, Q5_K, Q2_K };

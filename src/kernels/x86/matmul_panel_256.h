@@ -49,11 +49,11 @@ struct panel_ops {
         body(panel, token, state, __VA_ARGS__ n);                                                  \
     }
 
-/* f16 scales of the panel's group g. */
-ALWAYS_INLINE void panel_scales(const struct panel *p, int g, const uint8_t *scales)
+/* f16 scales of a panel's group g. */
+ALWAYS_INLINE void panel_scales(float *to, int g, const uint8_t *scales)
 {
-    _mm256_store_ps(p->scales + g * TILE_ROWS, f16_scales(scales));
-    _mm256_store_ps(p->scales + g * TILE_ROWS + 8, f16_scales(scales + 16));
+    _mm256_store_ps(to + g * TILE_ROWS, f16_scales(scales));
+    _mm256_store_ps(to + g * TILE_ROWS + 8, f16_scales(scales + 16));
 }
 
 /* Activations of a panel side by side, each with its bits `flip` turned. A copy, because rows of
@@ -74,6 +74,37 @@ ALWAYS_INLINE void panel_copy_flipped(const struct panel *p, int flip)
 __attribute__((unused)) static void panel_copy(const struct panel *p)
 {
     panel_copy_flipped(p, 0);
+}
+
+/* sums = start - zero * sum of activations, of every token and group of a panel. */
+ALWAYS_INLINE void panel_start_sums(const struct panel *p, int group, int zero, int start)
+{
+    const struct activations *a = &p->job->a;
+    const __m128i factor = _mm_set1_epi32(-zero), starts = _mm_set1_epi32(start);
+    for (int t = 0; t < p->job->n_tokens; t++) {
+        const int32_t *from = a->sum + (int64_t)t * a->n_sums + p->col0 / group;
+        int32_t *to = p->sums + t * p->sum_stride;
+        int g = 0, n = p->n / group;
+        for (; g + 4 <= n; g += 4) {
+            __m128i sums = _mm_mullo_epi32(_mm_loadu_si128((const __m128i *)(from + g)), factor);
+            _mm_store_si128((__m128i *)(to + g), _mm_add_epi32(sums, starts));
+        }
+        for (; g < n; g++)
+            to[g] = start - zero * from[g];
+    }
+}
+
+/* The floats act scale * sum of activations instead, what minimums are multiplied with. */
+ALWAYS_INLINE void panel_act_sums(const struct panel *p, int group)
+{
+    const struct activations *a = &p->job->a;
+    for (int t = 0; t < p->job->n_tokens; t++) {
+        const int32_t *sum = a->sum + (int64_t)t * a->n_sums + p->col0 / group;
+        const float *scale = a->scale + (int64_t)t * a->n_scales + p->col0 / group;
+        float *to = (float *)p->sums + t * p->sum_stride;
+        for (int g = 0; g < p->n / group; g++)
+            to[g] = scale[g] * (float)sum[g];
+    }
 }
 
 /* All tokens, in runs as even as possible. */

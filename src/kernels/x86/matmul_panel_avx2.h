@@ -64,9 +64,10 @@ ALWAYS_INLINE void panel_unpack_step(const uint8_t *step, int bits, uint8_t *cod
     }
 }
 
-/* y = fma((float)sums, scale * act scale, y) of group g. */
-ALWAYS_INLINE void panel_add_group(const struct panel *p, int token, int group, int g, int n,
-                                   const __m256i sums[PANEL_TOKENS][2], __m256 state[][2])
+/* y = fma((float)sums, scale * act scale, y) of group g, and y = fma(minimum, sum, y) if there are
+ * minimums. */
+ALWAYS_INLINE void panel_add_group(const struct panel *p, int token, int group, int g, bool has_min,
+                                   int n, const __m256i sums[PANEL_TOKENS][2], __m256 state[][2])
 {
     const struct activations *a = &p->job->a;
     const float *act_scale = a->scale + (int64_t)token * a->n_scales + p->col0 / group + g;
@@ -78,12 +79,20 @@ ALWAYS_INLINE void panel_add_group(const struct panel *p, int token, int group, 
         state[t][0] = add_group(state[t][0], sums[t][0], scale0, s);
         state[t][1] = add_group(state[t][1], sums[t][1], scale1, s);
     }
+    const float *mins = (const float *)p->extra + g * TILE_ROWS;
+    const float *act_sums = (const float *)p->sums + token * p->sum_stride + g;
+#pragma GCC unroll 4
+    for (int t = 0; has_min && t < n; t++) {
+        __m256 sum = _mm256_broadcast_ss(act_sums + t * p->sum_stride);
+        state[t][0] = _mm256_fmadd_ps(_mm256_load_ps(mins), sum, state[t][0]);
+        state[t][1] = _mm256_fmadd_ps(_mm256_load_ps(mins + 8), sum, state[t][1]);
+    }
 }
 
-/* Groups with one scale each and a zero: sum of (code - zero) * q = sum of code * q + zero sum.
- * chunk: the quads that int16 pairs can add. */
+/* Groups with one scale each, and a zero: sum of (code - zero) * q = sum of code * q + zero sum; or a
+ * minimum, which panel.extra has. chunk: the quads that int16 pairs can add. */
 ALWAYS_INLINE void panel_groups(const struct panel *p, int token, __m256 state[][2], int group,
-                                int chunk, int n)
+                                int chunk, bool has_min, int n)
 {
     const int32_t *zero_sums = p->sums + token * p->sum_stride;
     const uint8_t *codes = p->codes;
@@ -92,7 +101,8 @@ ALWAYS_INLINE void panel_groups(const struct panel *p, int token, __m256 state[]
         __m256i acc[PANEL_TOKENS][2], sums[PANEL_TOKENS][2];
 #pragma GCC unroll 4
         for (int t = 0; t < n; t++)
-            sums[t][0] = sums[t][1] = _mm256_set1_epi32(zero_sums[t * p->sum_stride + g]);
+            sums[t][0] = sums[t][1] =
+                _mm256_set1_epi32(has_min ? 0 : zero_sums[t * p->sum_stride + g]);
         for (int k = 0; k < group / 4; k += chunk, codes += chunk * STEP_BYTES, q += 4 * chunk) {
             panel_chunk(codes, q, p->stride, chunk, n, acc);
 #pragma GCC unroll 4
@@ -101,25 +111,7 @@ ALWAYS_INLINE void panel_groups(const struct panel *p, int token, __m256 state[]
                 sums[t][1] = _mm256_add_epi32(sums[t][1], sum_pairs(acc[t][1]));
             }
         }
-        panel_add_group(p, token, group, g, n, sums, state);
-    }
-}
-
-/* sums = -zero * sum of activations, of every token and group of a panel. */
-ALWAYS_INLINE void panel_zero_sums(const struct panel *p, int group, int zero)
-{
-    const struct activations *a = &p->job->a;
-    const __m128i factor = _mm_set1_epi32(-zero);
-    for (int t = 0; t < p->job->n_tokens; t++) {
-        const int32_t *from = a->sum + (int64_t)t * a->n_sums + p->col0 / group;
-        int32_t *to = p->sums + t * p->sum_stride;
-        int g = 0, n = p->n / group;
-        for (; g + 4 <= n; g += 4) {
-            __m128i sums = _mm_loadu_si128((const __m128i *)(from + g));
-            _mm_store_si128((__m128i *)(to + g), _mm_mullo_epi32(sums, factor));
-        }
-        for (; g < n; g++)
-            to[g] = -zero * from[g];
+        panel_add_group(p, token, group, g, has_min, n, sums, state);
     }
 }
 

@@ -29,10 +29,52 @@ ALWAYS_INLINE void panel_quads(const uint8_t *codes, const int8_t *q, int n_quad
         __m256i codes0 = load_256(codes + i * STEP_BYTES);
         __m256i codes1 = load_256(codes + i * STEP_BYTES + 32);
 #pragma GCC unroll 6
+        for (int t = 0; t < n; t++)
+            add_token_quad(acc[t], codes0, codes1, q + t * PANEL_INPUTS + 4 * i);
+    }
+}
+
+/* What sums of a panel begin with: bits of the float 1.5 * 2^23, less zero * sum of q. An exact sum s
+ * below 2^22 then ends as bits of 1.5 * 2^23 + s: a subtraction makes a float of it, on other ports than
+ * conversions, which share those of the multiplier. */
+#define SUM_START 0x4b400000
+
+ALWAYS_INLINE __m256 float_of_sum(__m256i sum)
+{
+    return _mm256_sub_ps(_mm256_castsi256_ps(sum), _mm256_set1_ps(12582912.0f));
+}
+
+/* Groups with one scale each, and starts of sums or minimums, which panel.extra has; the state is
+ * floats. It is added to in memory: as a copy of its own gcc moved it by `rep movs`, which took as long
+ * as a quarter of the products. */
+ALWAYS_INLINE void panel_groups(const struct panel *p, int token, __m256 state[][2], int group,
+                                bool has_min, int n)
+{
+    const int64_t act_stride = p->job->a.n_scales, stride = p->sum_stride;
+    const int8_t *q = p->q + token * PANEL_INPUTS;
+    const float *act_scale = p->job->a.scale + token * act_stride + p->col0 / group;
+    const int32_t *start = p->sums + token * stride;
+    const uint8_t *codes = p->codes;
+    const float *scales = p->scales, *end = scales + p->n / group * TILE_ROWS;
+    const float *mins = (const float *)p->extra;
+    for (; scales < end; scales += TILE_ROWS, mins += TILE_ROWS, start++, act_scale++) {
+        __m256i acc[PANEL_TOKENS][2];
+#pragma GCC unroll 6
+        for (int t = 0; t < n; t++)
+            acc[t][0] = acc[t][1] = _mm256_set1_epi32(has_min ? SUM_START : start[t * stride]);
+#pragma GCC unroll 2
+        for (int i = 0; i < group; i += 16, codes += 4 * STEP_BYTES, q += 16)
+            panel_quads(codes, q, 4, n, acc);
+#pragma GCC unroll 6
         for (int t = 0; t < n; t++) {
-            __m256i quad = broadcast_quad(q + t * PANEL_INPUTS + 4 * i);
-            acc[t][0] = add_quad(acc[t][0], codes0, quad);
-            acc[t][1] = add_quad(acc[t][1], codes1, quad);
+            __m256 act = _mm256_set1_ps(act_scale[t * act_stride]);
+            __m256 sum = _mm256_castsi256_ps(_mm256_set1_epi32(start[t * stride]));
+#pragma GCC unroll 2
+            for (int h = 0; h < 2; h++) {
+                __m256 scale = _mm256_mul_ps(_mm256_load_ps(scales + 8 * h), act);
+                __m256 y = _mm256_fmadd_ps(float_of_sum(acc[t][h]), scale, state[t][h]);
+                state[t][h] = has_min ? _mm256_fmadd_ps(_mm256_load_ps(mins + 8 * h), sum, y) : y;
+            }
         }
     }
 }

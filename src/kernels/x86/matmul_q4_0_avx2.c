@@ -63,7 +63,7 @@ static void unpack(const struct panel *p, const uint8_t *tile)
     for (int g = 0; g < p->n / GROUP; g++, at += GROUP_BYTES) {
         const uint8_t *scales = g % 2 ? at - GROUP_BYTES - 32 : at;
         at += g % 2 ? 0 : 64;
-        panel_scales(p, g, scales);
+        panel_scales(p->scales, g, scales);
         for (int s = 0; s < GROUP_STEPS; s++, codes += 2 * STEP_BYTES)
             panel_unpack_step(at + s * STEP_BYTES, 4, codes);
     }
@@ -72,10 +72,10 @@ static void unpack(const struct panel *p, const uint8_t *tile)
 static void copy(const struct panel *p)
 {
     panel_copy(p);
-    panel_zero_sums(p, GROUP, 8);
+    panel_start_sums(p, GROUP, 8, 0);
 }
 
-PANEL_RUNS(run, panel_groups, GROUP, GROUP / 4, )
+PANEL_RUNS(run, panel_groups, GROUP, GROUP / 4, false, )
 
 static const struct panel_ops panel_ops = {.few = FEW_TOKENS,
                                            .inputs = PANEL_INPUTS,

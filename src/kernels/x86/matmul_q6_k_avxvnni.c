@@ -1,5 +1,5 @@
 /* matmul of q6_k: groups of 16 inputs. */
-#include "kernels/x86/matmul_blocks_avxvnni.h"
+#include "kernels/x86/matmul_k_avxvnni.h"
 #include "kernels/x86/matmul_q6_k_avx2.h"
 
 enum { ZERO = 32, GROUP_QUADS = 4 };

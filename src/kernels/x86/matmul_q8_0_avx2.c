@@ -1,6 +1,6 @@
 /* matmul of q8_0. Few tokens: |weight| times the activation with the weight's sign, because codes of 8 bits
  * would overflow an int16 pair (2 * 128 * 127 < 2^15 does not). Many tokens: int16 products. */
-#include "kernels/x86/matmul_panel_avx2.h"
+#include "kernels/x86/matmul_wide_avx2.h"
 
 enum { GROUP = 32, GROUP_STEPS = 8, GROUP_BYTES = GROUP_STEPS * STEP_BYTES };
 
@@ -57,21 +57,6 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *tile
 }
 
 TILE_KERNELS(tile_tokens)
-/* Weights of both halves of a step as int16: inputs 0 and 1, then 2 and 3. */
-static void widen_step(const uint8_t *step, uint8_t *pairs)
-{
-    const char no = -128; /* a zero */
-    const __m256i first = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(no, 0, no, 1, no, 4, no, 5, no, 8, no, 9, no, 12, no, 13));
-    const __m256i second = _mm256_add_epi8(first, _mm256_set1_epi16(2 << 8));
-    for (int half = 0; half < STEP_BYTES; half += 32) {
-        __m256i w = _mm256_xor_si256(load_256(step + half), _mm256_set1_epi8(-128));
-        __m256i low = _mm256_srai_epi16(_mm256_shuffle_epi8(w, first), 8);
-        __m256i high = _mm256_srai_epi16(_mm256_shuffle_epi8(w, second), 8);
-        _mm256_store_si256((__m256i *)(pairs + half), low);
-        _mm256_store_si256((__m256i *)(pairs + STEP_BYTES + half), high);
-    }
-}
 
 static void unpack(const struct panel *p, const uint8_t *tile)
 {
@@ -80,58 +65,11 @@ static void unpack(const struct panel *p, const uint8_t *tile)
     for (int g = 0; g < p->n / GROUP; g++, at += GROUP_BYTES) {
         const uint8_t *scales = g % 2 ? at - GROUP_BYTES - 32 : at;
         at += g % 2 ? 0 : 64;
-        panel_scales(p, g, scales);
+        panel_scales(p->scales, g, scales);
         for (int s = 0; s < GROUP_STEPS; s++, pairs += 2 * STEP_BYTES)
-            widen_step(at + s * STEP_BYTES, pairs);
-    }
-}
-
-static void copy_wide(const struct panel *p)
-{
-    const struct activations *a = &p->job->a;
-    for (int t = 0; t < p->job->n_tokens; t++)
-        for (int i = 0; i < p->n; i += 16) {
-            const int8_t *from = a->q + t * a->stride + p->col0 + i;
-            __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)from));
-            _mm256_store_si256((__m256i *)(p->q + t * p->stride + 2 * i), wide);
-        }
-}
-
-/* sums[t] += products of 4 pairs of inputs; is_first: sums[t] = them. */
-ALWAYS_INLINE void wide_pairs(const uint8_t *pairs, const int8_t *q, int64_t stride, bool is_first,
-                              int n, __m256i sums[PANEL_TOKENS][2])
-{
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; k++) {
-        __m256i pairs0 = load_256(pairs + k * STEP_BYTES);
-        __m256i pairs1 = load_256(pairs + k * STEP_BYTES + 32);
-#pragma GCC unroll 4
-        for (int t = 0; t < n; t++) {
-            __m256i pair = broadcast_quad(q + t * stride + 4 * k);
-            __m256i product0 = _mm256_madd_epi16(pairs0, pair);
-            __m256i product1 = _mm256_madd_epi16(pairs1, pair);
-            bool is_new = is_first && k == 0;
-            sums[t][0] = is_new ? product0 : _mm256_add_epi32(sums[t][0], product0);
-            sums[t][1] = is_new ? product1 : _mm256_add_epi32(sums[t][1], product1);
-            __asm__("" : "+x"(sums[t][0]), "+x"(sums[t][1]));
-        }
-    }
-}
-
-/* Products of int16 into int32: as many instructions as |weight| takes (two vpmaddwd and two vpaddd for
- * 32 products), but two of them on the ports of multiplication instead of three. */
-ALWAYS_INLINE void run_wide(const struct panel *p, int token, __m256 state[][2], int n)
-{
-    const uint8_t *pairs = p->codes;
-    const int8_t *q = p->q + token * p->stride;
-    for (int g = 0; g < p->n / GROUP; g++) {
-        __m256i sums[PANEL_TOKENS][2];
-        wide_pairs(pairs, q, p->stride, true, n, sums);
-        for (int k = 4; k < GROUP / 2; k += 4)
-            wide_pairs(pairs + k * STEP_BYTES, q + 4 * k, p->stride, false, n, sums);
-        panel_add_group(p, token, GROUP, g, n, sums, state);
-        pairs += GROUP / 2 * STEP_BYTES;
-        q += 2 * GROUP;
+            for (int half = 0; half < STEP_BYTES; half += 32)
+                store_wide(pairs + half, _mm256_xor_si256(load_256(at + s * STEP_BYTES + half),
+                                                          _mm256_set1_epi8(-128)));
     }
 }
 

@@ -212,7 +212,7 @@ static void unpack_groups(const struct panel *p, const uint8_t *tile)
     const uint8_t *unit = tile + p->col0 / (2 * group) * unit_bytes;
     uint8_t *codes = p->codes;
     for (int g = 0; g < p->n / group; g++) {
-        panel_scales(p, g, unit + g % 2 * 32);
+        panel_scales(p->scales, g, unit + g % 2 * 32);
         const uint8_t *steps = unit + 64 + g % 2 * n_steps * STEP_BYTES;
         for (int s = 0; s < n_steps; s++, codes += 4 * STEP_BYTES)
             panel_unpack_step(steps + s * STEP_BYTES, 2, codes);
@@ -223,13 +223,13 @@ static void unpack_groups(const struct panel *p, const uint8_t *tile)
 static void copy_groups(const struct panel *p)
 {
     panel_copy(p);
-    panel_zero_sums(p, p->job->w.group, 1);
+    panel_start_sums(p, p->job->w.group, 1, 0);
 }
 
 PANEL_RUNS(rows, run_rows, )
-PANEL_RUNS(groups_64, panel_groups, 64, 16, )
-PANEL_RUNS(groups_128, panel_groups, 128, CHUNK_QUADS, )
-PANEL_RUNS(groups_256, panel_groups, 256, CHUNK_QUADS, )
+PANEL_RUNS(groups_64, panel_groups, 64, 16, false, )
+PANEL_RUNS(groups_128, panel_groups, 128, CHUNK_QUADS, false, )
+PANEL_RUNS(groups_256, panel_groups, 256, CHUNK_QUADS, false, )
 
 #define PANEL_OPS(runs, ...)                                                                       \
     {                                                                                              \

@@ -1,7 +1,7 @@
 /* Many tokens of packings whose blocks of 256 inputs have a scale for every group of 16 or 32: q6_k,
  * q4_k, q5_k, q2_k. */
-#ifndef TRINE_KERNELS_X86_MATMUL_BLOCKS_AVXVNNI_H
-#define TRINE_KERNELS_X86_MATMUL_BLOCKS_AVXVNNI_H
+#ifndef TRINE_KERNELS_X86_MATMUL_K_AVXVNNI_H
+#define TRINE_KERNELS_X86_MATMUL_K_AVXVNNI_H
 
 #include "kernels/x86/matmul_panel_avxvnni.h"
 
