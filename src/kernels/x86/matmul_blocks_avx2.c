@@ -73,7 +73,7 @@ ALWAYS_INLINE void dot_group(const struct blocks *b, const uint8_t *steps, const
 PANEL_RUNS(codes_4, panel_groups, GROUP, 8, true, )
 PANEL_RUNS(codes_5, panel_groups, GROUP, 4, false, )
 PANEL_RUNS(codes_5_min, panel_groups, GROUP, 4, true, )
-PANEL_RUNS(wide, run_wide, )
+PANEL_RUNS(wide, run_wide, GROUP, )
 
 static void unpack_values(const struct panel *p, const uint8_t *tile)
 {

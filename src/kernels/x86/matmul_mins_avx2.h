@@ -84,6 +84,44 @@ ALWAYS_INLINE void split_signed_mins(__m256i bytes, __m256i min[2])
     min[1] = _mm256_srai_epi16(bytes, 8);
 }
 
+/* Of q3_k. lines: of the half. */
+ALWAYS_INLINE void unpack_q3_k_scales(const uint8_t *lines, struct sub_scales *to)
+{
+    const __m256i low_4 = _mm256_set1_epi8(15), top_2 = _mm256_set1_epi8(48);
+    __m256i high = load_256(lines + 2 * STEP_BYTES);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        __m256i low = load_256(lines + i % 2 * STEP_BYTES);
+        low = _mm256_and_si256(_mm256_srli_epi16(low, i / 2 * 4), low_4);
+        __m256i top =
+            i < 2 ? _mm256_slli_epi16(high, 4 - 2 * i) : _mm256_srli_epi16(high, 2 * i - 4);
+        __m256i scale = _mm256_or_si256(low, _mm256_and_si256(top, top_2));
+        scale = _mm256_sub_epi8(scale, _mm256_set1_epi8(32));
+        split_signed(scale, to->scale + 4 * i);
+        split_signed_mins(scale, to->min + 2 * i);
+    }
+}
+
+/* Of iq4_xs, for one half of the rows: each scale of 8 groups twice in each lane. */
+ALWAYS_INLINE void unpack_iq4_xs_scales(const uint8_t *unit, int half, __m256i scale[8])
+{
+    const __m256i low_4 = _mm256_set1_epi8(15), top_2 = _mm256_set1_epi8(48);
+    __m256i lower = load_256(unit + 64 + 32 * half);
+    __m256i upper =
+        _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(unit + 32 + 16 * half)));
+    /* Nibble i to byte i. */
+    upper = _mm256_or_si256(upper, _mm256_slli_epi32(upper, 8));
+    upper = _mm256_and_si256(upper, _mm256_set1_epi32(0x00ff00ff));
+    upper = _mm256_or_si256(upper, _mm256_slli_epi32(upper, 4));
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++) {
+        __m256i top = _mm256_and_si256(_mm256_slli_epi32(upper, 4 - 2 * i), top_2);
+        __m256i low = _mm256_and_si256(_mm256_srli_epi32(lower, 4 * i), low_4);
+        __m256i bytes = _mm256_sub_epi8(_mm256_or_si256(top, low), _mm256_set1_epi8(32));
+        split_signed(bytes, scale + 4 * i);
+    }
+}
+
 /* low = - sum over the groups of a block of minimum * sum of activations. pairs: of those sums. */
 ALWAYS_INLINE void mins_times(const struct sub_scales subs[2], const int32_t *pairs, int n_groups,
                               __m256i low[2])

@@ -100,15 +100,16 @@ ALWAYS_INLINE void panel_groups(const struct panel *p, int token, __m256 state[]
     for (int g = 0; g < p->n / group; g++) {
         __m256i acc[PANEL_TOKENS][2], sums[PANEL_TOKENS][2];
 #pragma GCC unroll 4
-        for (int t = 0; t < n; t++)
-            sums[t][0] = sums[t][1] =
-                _mm256_set1_epi32(has_min ? 0 : zero_sums[t * p->sum_stride + g]);
+        for (int t = 0; t < n && !has_min; t++)
+            sums[t][0] = sums[t][1] = _mm256_set1_epi32(zero_sums[t * p->sum_stride + g]);
         for (int k = 0; k < group / 4; k += chunk, codes += chunk * STEP_BYTES, q += 4 * chunk) {
             panel_chunk(codes, q, p->stride, chunk, n, acc);
 #pragma GCC unroll 4
             for (int t = 0; t < n; t++) {
-                sums[t][0] = _mm256_add_epi32(sums[t][0], sum_pairs(acc[t][0]));
-                sums[t][1] = _mm256_add_epi32(sums[t][1], sum_pairs(acc[t][1]));
+                __m256i sum[2] = {sum_pairs(acc[t][0]), sum_pairs(acc[t][1])};
+                bool is_first = has_min && k == 0;
+                sums[t][0] = is_first ? sum[0] : _mm256_add_epi32(sums[t][0], sum[0]);
+                sums[t][1] = is_first ? sum[1] : _mm256_add_epi32(sums[t][1], sum[1]);
             }
         }
         panel_add_group(p, token, group, g, has_min, n, sums, state);

@@ -1,46 +1,11 @@
 /* matmul of q3_k: codes times int8 in int16 pairs of 16 inputs (2 * 4 * 7 * 127 < 2^15), times the 6-bit
  * scale in the multiply-add that joins a pair, on top of -4 * scale * sum of activations. */
+#include "kernels/x86/matmul_codes_256.h"
 #include "kernels/x86/matmul_mins_avx2.h"
+#include "kernels/x86/matmul_signed_panel_avx2.h"
 
-enum { BLOCK = 256, GROUPS = 16, HEADER = PACKED_K_LINES_AT + 12 * TILE_ROWS };
+enum { GROUPS = 16, HEADER = PACKED_K_LINES_AT + 12 * TILE_ROWS };
 enum { PART_BYTES = 3 * STEP_BYTES, PARTS = 8, UNIT_BYTES = HEADER + PARTS * PART_BYTES };
-
-/* lines: of the half. */
-ALWAYS_INLINE void unpack_scales(const uint8_t *lines, struct sub_scales *to)
-{
-    const __m256i low_4 = _mm256_set1_epi8(15), top_2 = _mm256_set1_epi8(48);
-    __m256i high = load_256(lines + 2 * STEP_BYTES);
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        __m256i low = load_256(lines + i % 2 * STEP_BYTES);
-        low = _mm256_and_si256(_mm256_srli_epi16(low, i / 2 * 4), low_4);
-        __m256i top =
-            i < 2 ? _mm256_slli_epi16(high, 4 - 2 * i) : _mm256_srli_epi16(high, 2 * i - 4);
-        __m256i scale = _mm256_or_si256(low, _mm256_and_si256(top, top_2));
-        scale = _mm256_sub_epi8(scale, _mm256_set1_epi8(32));
-        split_signed(scale, to->scale + 4 * i);
-        split_signed_mins(scale, to->min + 2 * i);
-    }
-}
-
-/* Codes of one quad (0 to 7) of both halves of three steps. */
-ALWAYS_INLINE void unpack_codes(const uint8_t *steps, int quad, __m256i codes[2])
-{
-    const __m256i low_3 = _mm256_set1_epi8(7), high_1 = _mm256_set1_epi8(4);
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; h++) {
-        const uint8_t *half = steps + 32 * h;
-        if (quad < 6) {
-            __m256i v = load_256(half + quad / 2 * STEP_BYTES);
-            codes[h] = _mm256_and_si256(_mm256_srli_epi16(v, quad % 2 * 3), low_3);
-        } else {
-            __m256i low = load_256(half + (quad - 6) * STEP_BYTES);
-            __m256i high = _mm256_srli_epi16(load_256(half + 2 * STEP_BYTES), quad - 2);
-            low = _mm256_srli_epi16(_mm256_and_si256(low, _mm256_set1_epi8((char)0xc0)), 6);
-            codes[h] = _mm256_or_si256(low, _mm256_and_si256(high, high_1));
-        }
-    }
-}
 
 /* acc += scale * sum of code * q over a group, four of eight quads. */
 ALWAYS_INLINE void add_group_codes(const uint8_t *steps, int quad0, __m256i scale0, __m256i scale1,
@@ -53,8 +18,7 @@ ALWAYS_INLINE void add_group_codes(const uint8_t *steps, int quad0, __m256i scal
         dot[t][0] = dot[t][1] = _mm256_setzero_si256();
 #pragma GCC unroll 4
     for (int k = 0; k < 4; k++) {
-        __m256i codes[2];
-        unpack_codes(steps, quad0 + k, codes);
+        __m256i codes[2] = {unpack_3_bits(steps, quad0 + k), unpack_3_bits(steps + 32, quad0 + k)};
 #pragma GCC unroll 4
         for (int t = 0; t < n; t++) {
             __m256i quad = broadcast_quad(q + t * stride + 4 * k);
@@ -103,8 +67,8 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *unit
     for (int block = 0; block < (int)(a->n_cols / BLOCK); block++, unit += UNIT_BYTES) {
         struct sub_scales subs[2];
         __m256i acc[MAX_TOKENS][2];
-        unpack_scales(unit + PACKED_K_LINES_AT, &subs[0]);
-        unpack_scales(unit + PACKED_K_LINES_AT + 32, &subs[1]);
+        unpack_q3_k_scales(unit + PACKED_K_LINES_AT, &subs[0]);
+        unpack_q3_k_scales(unit + PACKED_K_LINES_AT + 32, &subs[1]);
 #pragma GCC unroll 4
         for (int t = 0; t < n; t++)
             acc[t][0] = acc[t][1] = _mm256_setzero_si256();
@@ -125,7 +89,37 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *unit
 
 TILE_KERNELS(tile_tokens)
 
+/* Many tokens: codes - 4 as signed bytes, in int16 pairs of four quads (2 * 4 * 255 * 4 < 2^15). */
+static void unpack(const struct panel *p, const uint8_t *tile)
+{
+    const __m256i zero = _mm256_set1_epi8(4);
+    const uint8_t *unit = tile + p->col0 / BLOCK * UNIT_BYTES;
+    struct signed_block *b = (struct signed_block *)p->extra;
+    uint8_t *to = p->codes;
+    for (int i = 0; i < p->n / BLOCK; i++, b++, unit += UNIT_BYTES, to += BLOCK * TILE_ROWS)
+        for (int h = 0; h < 2; h++) {
+            struct sub_scales subs;
+            unpack_q3_k_scales(unit + PACKED_K_LINES_AT + 32 * h, &subs);
+            signed_block_start(b, h, f16_scales(unit + 16 * h));
+            for (int g = 0; g < GROUPS; g++) {
+                const uint8_t *half = unit + HEADER + g / 2 * PART_BYTES + 32 * h;
+                __m256i w[4];
+#pragma GCC unroll 4
+                for (int k = 0; k < 4; k++) {
+                    __m256i codes = g % 2 ? unpack_3_bits(half, 4 + k) : unpack_3_bits(half, k);
+                    w[k] = _mm256_sub_epi8(codes, zero);
+                }
+                signed_block_group(b, g, h, w, subs.scale[g], to);
+            }
+            signed_block_end(b, h);
+        }
+}
+
+PANEL_RUNS(blocks, run_signed_blocks, 4, )
+
+static const struct panel_ops panel_ops = SIGNED_PANEL_OPS(unpack, blocks);
+
 void matmul_q3_k_avx2(const union job *job, int begin, int end)
 {
-    matmul_tiles_avx2(&job->matmul, begin, end, &tile_kernels);
+    matmul_256(&job->matmul, begin, end, &tile_kernels, &panel_ops);
 }

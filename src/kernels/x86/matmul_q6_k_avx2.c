@@ -1,9 +1,7 @@
 /* matmul of q6_k: codes 0..63 times int8 in int16 pairs of two quads (2 * 2 * 63 * 127 < 2^15),
  * times the int8 scale of 16 inputs, on top of -32 * scale * sum of activations. */
 #include "kernels/x86/matmul_q6_k_avx2.h"
-#include "kernels/x86/matmul_panel_avx2.h"
-
-enum { BLOCK = 256 };
+#include "kernels/x86/matmul_signed_panel_avx2.h"
 
 /* Sums of activations over 16 inputs as int16 (at most 16 * 127), of a block and n tokens. */
 struct narrow_sums {
@@ -120,35 +118,23 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *tile
 
 TILE_KERNELS(tile_tokens)
 
-/* Many tokens: codes - 32 as signed bytes times activations + 128 as unsigned ones, in int16 pairs of
- * two quads (2 * 2 * 255 * 32 < 2^15), because what the 128 add then depends on weights alone. */
-struct signed_block {
-    __m256i start[2];       /* -128 * sum of scale * (code - 32) of each row */
-    __m256i scale[SUBS][2]; /* int16 pairs */
-    __m256 d[2];
-};
-
+/* Many tokens: codes - 32 as signed bytes, in int16 pairs of two quads (2 * 2 * 255 * 32 < 2^15). */
 static void unpack_block(const uint8_t *unit, int in_unit, struct signed_block *b, uint8_t *to)
 {
     const uint8_t *codes = unit + CODES_AT + in_unit * SUBS * SUB_BYTES;
     const uint8_t *scales = unit + SCALES_AT + in_unit * SUBS * TILE_ROWS;
-    const __m256i ones = _mm256_set1_epi8(1), zero = _mm256_set1_epi8(32);
+    const __m256i zero = _mm256_set1_epi8(32);
     for (int h = 0; h < 2; h++) {
-        __m256i start = _mm256_setzero_si256();
+        signed_block_start(b, h, f16_scales(unit + in_unit * 32 + 16 * h));
         for (int sub = 0; sub < SUBS; sub++) {
-            __m256i w[4], sums = _mm256_setzero_si256();
+            __m256i w[4];
             unpack_codes(codes + sub * SUB_BYTES + 32 * h, w);
 #pragma GCC unroll 4
-            for (int k = 0; k < 4; k++) {
+            for (int k = 0; k < 4; k++)
                 w[k] = _mm256_sub_epi8(w[k], zero);
-                sums = _mm256_add_epi16(sums, _mm256_maddubs_epi16(ones, w[k]));
-                _mm256_store_si256((__m256i *)(to + (4 * sub + k) * STEP_BYTES + 32 * h), w[k]);
-            }
-            b->scale[sub][h] = scale_pairs(scales + sub * TILE_ROWS + 8 * h);
-            start = _mm256_sub_epi32(start, _mm256_madd_epi16(sums, b->scale[sub][h]));
+            signed_block_group(b, sub, h, w, scale_pairs(scales + sub * TILE_ROWS + 8 * h), to);
         }
-        b->start[h] = _mm256_slli_epi32(start, 7);
-        b->d[h] = f16_scales(unit + in_unit * 32 + 16 * h);
+        signed_block_end(b, h);
     }
 }
 
@@ -160,63 +146,9 @@ static void unpack(const struct panel *p, const uint8_t *tile)
                      p->codes + i * BLOCK * TILE_ROWS);
 }
 
-static void copy_unsigned(const struct panel *p)
-{
-    panel_copy_flipped(p, 128);
-}
+PANEL_RUNS(blocks, run_signed_blocks, 2, )
 
-ALWAYS_INLINE void run_block(const struct panel *p, const struct signed_block *b, int block,
-                             int token, int n, __m256 state[][2])
-{
-    const struct activations *a = &p->job->a;
-    const uint8_t *codes = p->codes + block * BLOCK * TILE_ROWS;
-    const int8_t *q = p->q + token * p->stride + block * BLOCK;
-    const float *act_scale = a->scale + (int64_t)token * a->n_scales + p->col0 / BLOCK + block;
-    __m256i acc[PANEL_TOKENS][2];
-#pragma GCC unroll 4
-    for (int t = 0; t < n; t++)
-        acc[t][0] = b->start[0], acc[t][1] = b->start[1];
-    for (int sub = 0; sub < SUBS; sub++) {
-#pragma GCC unroll 2
-        for (int k = 0; k < 2; k++, codes += 2 * STEP_BYTES, q += 8) {
-#pragma GCC unroll 4
-            for (int t = 0; t < n; t++) {
-                __m256i quad0 = broadcast_quad(q + t * p->stride);
-                __m256i quad1 = broadcast_quad(q + t * p->stride + 4);
-#pragma GCC unroll 2
-                for (int h = 0; h < 2; h++) {
-                    __m256i pairs = _mm256_maddubs_epi16(quad0, load_256(codes + 32 * h));
-                    __m256i other = load_256(codes + STEP_BYTES + 32 * h);
-                    pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(quad1, other));
-                    pairs = _mm256_madd_epi16(pairs, b->scale[sub][h]);
-                    acc[t][h] = _mm256_add_epi32(acc[t][h], pairs);
-                }
-            }
-        }
-    }
-#pragma GCC unroll 4
-    for (int t = 0; t < n; t++) {
-        float s = act_scale[(int64_t)t * a->n_scales];
-        state[t][0] = add_group(state[t][0], acc[t][0], b->d[0], s);
-        state[t][1] = add_group(state[t][1], acc[t][1], b->d[1], s);
-    }
-}
-
-ALWAYS_INLINE void run_blocks(const struct panel *p, int token, __m256 state[][2], int n)
-{
-    for (int i = 0; i < p->n / BLOCK; i++)
-        run_block(p, (const struct signed_block *)p->extra + i, i, token, n, state);
-}
-
-PANEL_RUNS(blocks, run_blocks, )
-
-static const struct panel_ops panel_ops = {.few = FEW_TOKENS,
-                                           .inputs = PANEL_INPUTS,
-                                           .act_bytes = 1,
-                                           .extra_bytes = 2 * sizeof(struct signed_block),
-                                           .copy = copy_unsigned,
-                                           .unpack = unpack,
-                                           .run = PANEL_NAMES(blocks)};
+static const struct panel_ops panel_ops = SIGNED_PANEL_OPS(unpack, blocks);
 
 void matmul_q6_k_avx2(const union job *job, int begin, int end)
 {

@@ -73,7 +73,7 @@ static void unpack(const struct panel *p, const uint8_t *tile)
     }
 }
 
-PANEL_RUNS(wide, run_wide, )
+PANEL_RUNS(wide, run_wide, GROUP, )
 
 static const struct panel_ops panel_ops = {.few = FEW_TOKENS,
                                            .inputs = PANEL_INPUTS / 2,

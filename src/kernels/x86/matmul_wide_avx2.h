@@ -58,19 +58,19 @@ ALWAYS_INLINE void wide_pairs(const uint8_t *pairs, const int8_t *q, int64_t str
     }
 }
 
-/* Groups of 32 with one scale each. */
-ALWAYS_INLINE void run_wide(const struct panel *p, int token, __m256 state[][2], int n)
+/* Groups of inputs with one scale each. */
+ALWAYS_INLINE void run_wide(const struct panel *p, int token, __m256 state[][2], int group, int n)
 {
     const uint8_t *pairs = p->codes;
     const int8_t *q = p->q + token * p->stride;
-    for (int g = 0; g < p->n / 32; g++) {
+    for (int g = 0; g < p->n / group; g++) {
         __m256i sums[PANEL_TOKENS][2];
         wide_pairs(pairs, q, p->stride, true, n, sums);
-        for (int k = 4; k < 16; k += 4)
+        for (int k = 4; k < group / 2; k += 4)
             wide_pairs(pairs + k * STEP_BYTES, q + 4 * k, p->stride, false, n, sums);
-        panel_add_group(p, token, 32, g, false, n, sums, state);
-        pairs += 16 * STEP_BYTES;
-        q += 64;
+        panel_add_group(p, token, group, g, false, n, sums, state);
+        pairs += group / 2 * STEP_BYTES;
+        q += 2 * group;
     }
 }
 
