@@ -1,5 +1,4 @@
-/* Many tokens of packings whose blocks of 256 inputs have a scale for every group of 16 or 32: q6_k,
- * q4_k, q5_k, q2_k. */
+/* Packings whose blocks of 256 inputs have a scale for every group of 16 or 32. */
 #ifndef TRINE_KERNELS_X86_MATMUL_K_AVXVNNI_H
 #define TRINE_KERNELS_X86_MATMUL_K_AVXVNNI_H
 
@@ -7,66 +6,166 @@
 
 enum { BLOCK = 256, BLOCK_QUADS = 64 };
 
-/* sum += over the groups of a block, scale * (sum of code * q, plus what p->sums has for the group
- * if is_prepared). lines: the scales. is_narrow: sums fit int16, so that one multiply-add of int16 pairs
- * scales and adds, the upper half of a sum being multiplied by that of the scale, zero. */
-ALWAYS_INLINE void panel_block(const struct panel *p, int block, int token, const uint8_t *lines,
-                               int group_quads, bool is_prepared, bool is_narrow, int n,
-                               __m256i sum[PANEL_TOKENS][2])
+/* -zero * the sums of activations of n_groups groups, a multiple of 8. */
+ALWAYS_INLINE void start_groups(const int32_t *act_sum, int n_groups, int zero, int32_t *start)
 {
-    const int n_groups = BLOCK_QUADS / group_quads;
+    for (int i = 0; i < n_groups; i += 8) {
+        __m256i sums = _mm256_mullo_epi32(load_256(act_sum + i), _mm256_set1_epi32(-zero));
+        _mm256_storeu_si256((__m256i *)(start + i), sums);
+    }
+}
+
+/* sum + scale * (start + sum of code * q) over the groups of one half of 32 inputs. is_narrow: sums fit
+ * int16, so that one multiply-add of int16 pairs scales and adds, the upper half of a sum being multiplied
+ * by that of the scale, zero. */
+ALWAYS_INLINE __m256i add_part(__m256i sum, const __m256i codes[8], const int8_t *q,
+                               const __m256i *scale, const int32_t *start, int group_quads,
+                               bool is_narrow)
+{
+#pragma GCC unroll 2
+    for (int k = 0; k < 8; k += group_quads) {
+        __m256i dot = start ? _mm256_set1_epi32(start[k / group_quads]) : _mm256_setzero_si256();
+#pragma GCC unroll 8
+        for (int i = k; i < k + group_quads; i++)
+            dot = add_quad(dot, codes[i], broadcast_quad(q + 4 * i));
+        __m256i factor = scale[k / group_quads];
+        sum = is_narrow ? _mm256_dpwssd_avx_epi32(sum, dot, factor)
+                        : _mm256_add_epi32(sum, _mm256_mullo_epi32(dot, factor));
+    }
+    return sum;
+}
+
+/* sum = over n_groups groups, scale * (sum of code * q, from what start has for the group if is_prepared, or
+ * SUM_START). lines: scales as floats. Exact, if every sum is below 2^22 and every partial one of the products
+ * with scales below 2^24: one fused multiply-add where integers take the two of vpmulld and an addition. */
+ALWAYS_INLINE void panel_part(const uint8_t *codes, const int8_t *q, const int32_t *start,
+                              int64_t start_stride, const float *lines, int n_groups,
+                              int group_quads, bool is_prepared, int n, __m256 sum[PANEL_TOKENS][2])
+{
+#pragma GCC unroll 6
+    for (int t = 0; t < n; t++)
+        sum[t][0] = sum[t][1] = _mm256_setzero_ps();
+    for (int g = 0; g < n_groups; g++, lines += TILE_ROWS) {
+        __m256i acc[PANEL_TOKENS][2];
+#pragma GCC unroll 6
+        for (int t = 0; t < n; t++)
+            acc[t][0] = acc[t][1] =
+                _mm256_set1_epi32(is_prepared ? start[t * start_stride + g] : SUM_START);
+#pragma GCC unroll 2
+        for (int i = 0; i < group_quads; i += 4, codes += 4 * STEP_BYTES, q += 16)
+            panel_quads(codes, q, 4, n, acc);
+#pragma GCC unroll 6
+        for (int t = 0; t < n; t++)
+#pragma GCC unroll 2
+            for (int h = 0; h < 2; h++)
+                sum[t][h] = _mm256_fmadd_ps(float_of_sum(acc[t][h]), _mm256_load_ps(lines + 8 * h),
+                                            sum[t][h]);
+    }
+}
+
+/* sum = the same over a block, rounded once. n_exact: the groups that panel_part may add. */
+ALWAYS_INLINE void panel_block(const struct panel *p, int block, int token, const float *lines,
+                               int group_quads, int n_exact, bool is_prepared, int n,
+                               __m256 sum[PANEL_TOKENS][2])
+{
+    const int n_groups = BLOCK_QUADS / group_quads, n_parts = n_groups / n_exact;
     const int64_t stride = p->sum_stride;
     const int8_t *q = p->q + token * PANEL_INPUTS + block * BLOCK;
     const uint8_t *codes = p->codes + block * BLOCK_QUADS * STEP_BYTES;
     const int32_t *start = p->sums + token * stride + block * n_groups;
-    for (int g = 0; g < n_groups; g++, lines += STEP_BYTES) {
-        __m256i acc[PANEL_TOKENS][2];
+    const int part_quads = n_exact * group_quads;
+    __m256 part[PANEL_TOKENS][2];
+    if (n_parts == 2) { /* the sum of two floats is rounded once */
+        panel_part(codes, q, start, stride, lines, n_exact, group_quads, is_prepared, n, part);
+        panel_part(codes + part_quads * STEP_BYTES, q + 4 * part_quads, start + n_exact, stride,
+                   lines + n_exact * TILE_ROWS, n_exact, group_quads, is_prepared, n, sum);
+#pragma GCC unroll 6
+        for (int t = 0; t < n; t++) {
+            sum[t][0] = _mm256_add_ps(part[t][0], sum[t][0]);
+            sum[t][1] = _mm256_add_ps(part[t][1], sum[t][1]);
+        }
+        return;
+    }
+    __m256i total[PANEL_TOKENS][2];
+#pragma GCC unroll 6
+    for (int t = 0; t < n; t++)
+        total[t][0] = total[t][1] = _mm256_setzero_si256();
+    for (int i = 0; i < n_parts; i++, lines += n_exact * TILE_ROWS, start += n_exact) {
+        panel_part(codes, q, start, stride, lines, n_exact, group_quads, is_prepared, n, part);
+        codes += part_quads * STEP_BYTES;
+        q += 4 * part_quads;
 #pragma GCC unroll 6
         for (int t = 0; t < n; t++)
-            acc[t][0] = acc[t][1] = _mm256_set1_epi32(is_prepared ? start[t * stride + g] : 0);
 #pragma GCC unroll 2
-        for (int i = 0; i < group_quads; i += 4, codes += 4 * STEP_BYTES, q += 16)
-            panel_quads(codes, q, 4, n, acc);
-#pragma GCC unroll 2
-        for (int h = 0; h < 2; h++) {
-            __m256i scale = load_256(lines + 32 * h);
+            for (int h = 0; h < 2; h++)
+                total[t][h] = _mm256_add_epi32(total[t][h], _mm256_cvtps_epi32(part[t][h]));
+    }
 #pragma GCC unroll 6
-            for (int t = 0; t < n; t++)
-                sum[t][h] = is_narrow
-                                ? _mm256_dpwssd_avx_epi32(sum[t][h], acc[t][h], scale)
-                                : _mm256_add_epi32(sum[t][h], _mm256_mullo_epi32(acc[t][h], scale));
-        }
+    for (int t = 0; t < n; t++) {
+        sum[t][0] = _mm256_cvtepi32_ps(total[t][0]);
+        sum[t][1] = _mm256_cvtepi32_ps(total[t][1]);
     }
 }
 
-/* sum += over pairs of groups of a block, minimum * sum of activations. lines: the pairs of minimums;
- * p->sums: those of the sums. */
+/* sum = the same where codes are products with scales already. */
+ALWAYS_INLINE void panel_products(const struct panel *p, int block, int token, int n,
+                                  __m256 sum[PANEL_TOKENS][2])
+{
+    const int8_t *q = p->q + token * PANEL_INPUTS + block * BLOCK;
+    const uint8_t *codes = p->codes + block * BLOCK_QUADS * STEP_BYTES;
+    __m256i acc[PANEL_TOKENS][2];
+#pragma GCC unroll 6
+    for (int t = 0; t < n; t++)
+        acc[t][0] = acc[t][1] = _mm256_set1_epi32(SUM_START);
+    for (int i = 0; i < BLOCK_QUADS; i += 8, codes += 8 * STEP_BYTES, q += 32)
+        panel_quads(codes, q, 8, n, acc);
+#pragma GCC unroll 6
+    for (int t = 0; t < n; t++) {
+        sum[t][0] = float_of_sum(acc[t][0]);
+        sum[t][1] = float_of_sum(acc[t][1]);
+    }
+}
+
+/* Bytes of codes (of 8 rows) times an int16 scale twice in each lane, and `more`: all results are bytes. */
+ALWAYS_INLINE __m256i scaled_codes(__m256i codes, __m256i scale, __m256i more)
+{
+    __m256i even = _mm256_and_si256(codes, _mm256_set1_epi16(255));
+    __m256i odd = _mm256_srli_epi16(codes, 8);
+    even = _mm256_add_epi16(_mm256_mullo_epi16(even, scale), more);
+    odd = _mm256_add_epi16(_mm256_mullo_epi16(odd, scale), more);
+    return _mm256_or_si256(even, _mm256_slli_epi16(odd, 8));
+}
+
+/* sum = over pairs of groups of a block, minimum * sum of activations, below 2^22. lines: the pairs of
+ * minimums; p->sums: those of the sums. */
 ALWAYS_INLINE void panel_mins(const struct panel *p, int block, int token, const uint8_t *lines,
-                              int n_pairs, int n, __m256i sum[PANEL_TOKENS][2])
+                              int n_pairs, int n, __m256 sum[PANEL_TOKENS][2])
 {
     const int32_t *pairs = p->sums + token * p->sum_stride + block * n_pairs;
+    __m256i acc[PANEL_TOKENS][2];
+#pragma GCC unroll 6
+    for (int t = 0; t < n; t++)
+        acc[t][0] = acc[t][1] = _mm256_set1_epi32(SUM_START);
 #pragma GCC unroll 8
     for (int i = 0; i < n_pairs; i++, lines += STEP_BYTES) {
         __m256i min[2] = {load_256(lines), load_256(lines + 32)};
 #pragma GCC unroll 6
         for (int t = 0; t < n; t++) {
             __m256i sums = _mm256_set1_epi32(pairs[t * p->sum_stride + i]);
-            sum[t][0] = _mm256_dpwssd_avx_epi32(sum[t][0], min[0], sums);
-            sum[t][1] = _mm256_dpwssd_avx_epi32(sum[t][1], min[1], sums);
+            acc[t][0] = _mm256_dpwssd_avx_epi32(acc[t][0], min[0], sums);
+            acc[t][1] = _mm256_dpwssd_avx_epi32(acc[t][1], min[1], sums);
         }
     }
-}
-
-ALWAYS_INLINE void clear_sums(__m256i sum[PANEL_TOKENS][2], int n)
-{
 #pragma GCC unroll 6
-    for (int t = 0; t < n; t++)
-        sum[t][0] = sum[t][1] = _mm256_setzero_si256();
+    for (int t = 0; t < n; t++) {
+        sum[t][0] = float_of_sum(acc[t][0]);
+        sum[t][1] = float_of_sum(acc[t][1]);
+    }
 }
 
 /* state += or -= sum * scale * act scale. */
 ALWAYS_INLINE void panel_floats(const float *scales, const float *act_scale, int64_t act_stride,
-                                bool is_minus, int n, __m256i sum[PANEL_TOKENS][2],
+                                bool is_minus, int n, __m256 sum[PANEL_TOKENS][2],
                                 __m256 state[][2])
 {
 #pragma GCC unroll 6
@@ -75,10 +174,16 @@ ALWAYS_INLINE void panel_floats(const float *scales, const float *act_scale, int
 #pragma GCC unroll 2
         for (int h = 0; h < 2; h++) {
             __m256 scale = _mm256_mul_ps(_mm256_load_ps(scales + 8 * h), act);
-            __m256 s = _mm256_cvtepi32_ps(sum[t][h]), y = state[t][h];
+            __m256 s = sum[t][h], y = state[t][h];
             state[t][h] = is_minus ? _mm256_fnmadd_ps(s, scale, y) : _mm256_fmadd_ps(s, scale, y);
         }
     }
+}
+
+/* Eight integers of a scale, as floats. */
+ALWAYS_INLINE __m256i float_line(__m256i scale)
+{
+    return _mm256_castps_si256(_mm256_cvtepi32_ps(scale));
 }
 
 ALWAYS_INLINE void put_line(void *line, int half, __m256i v)

@@ -44,21 +44,6 @@ ALWAYS_INLINE void unpack_part(const uint8_t *half, enum kind kind, __m256i code
     }
 }
 
-/* sum + scale * sum of code * q over the groups of one half of a part. */
-ALWAYS_INLINE __m256i add_part(__m256i sum, const __m256i codes[PART_QUADS], const int8_t *q,
-                               const __m256i *scale, int group_quads)
-{
-#pragma GCC unroll 2
-    for (int k = 0; k < PART_QUADS; k += group_quads) {
-        __m256i dot = _mm256_setzero_si256();
-#pragma GCC unroll 8
-        for (int i = k; i < k + group_quads; i++)
-            dot = add_quad(dot, codes[i], broadcast_quad(q + 4 * i));
-        sum = _mm256_add_epi32(sum, _mm256_mullo_epi32(dot, scale[k / group_quads]));
-    }
-    return sum;
-}
-
 ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *unit, int row0,
                                int token, enum kind kind, int n)
 {
@@ -86,9 +71,9 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *unit
                 unpack_part(steps + 32 * h, kind, codes);
 #pragma GCC unroll 4
                 for (int t = 0; t < n; t++)
-                    acc[t][h] =
-                        add_part(acc[t][h], codes, q + t * a->stride,
-                                 subs[h].scale + i * GROUPS(kind) / PARTS, GROUP_QUADS(kind));
+                    acc[t][h] = add_part(acc[t][h], codes, q + t * a->stride,
+                                         subs[h].scale + i * GROUPS(kind) / PARTS, NULL,
+                                         GROUP_QUADS(kind), kind == Q2_K);
             }
         }
         add_min_block(a, unit, subs, GROUPS(kind), block, token, n, acc, &chains);
@@ -104,12 +89,15 @@ ALWAYS_INLINE void unpack_units(const struct panel *p, const uint8_t *tile, enum
     for (int b = 0; b < p->n / BLOCK; b++, unit += UNIT(kind), scales += 2 * TILE_ROWS) {
         for (int i = 0; i < 4; i++) /* d, then dmin */
             _mm256_store_ps(scales + 8 * i, f16_scales(unit + 16 * i));
+        __m256i scale[2][16];
 #pragma GCC unroll 2
         for (int h = 0; h < 2; h++) {
             struct sub_scales subs;
             unpack_scales(unit, kind, h, &subs);
-            for (int i = 0; i < GROUPS(kind); i++)
-                put_line(lines + i * STEP_BYTES, h, subs.scale[i]);
+            for (int i = 0; i < GROUPS(kind); i++) {
+                scale[h][i] = _mm256_or_si256(subs.scale[i], _mm256_slli_epi32(subs.scale[i], 16));
+                put_line(lines + i * STEP_BYTES, h, float_line(subs.scale[i]));
+            }
             for (int i = 0; i < GROUPS(kind) / 2; i++)
                 put_line(lines + (GROUPS(kind) + i) * STEP_BYTES, h, subs.min[i]);
         }
@@ -120,8 +108,12 @@ ALWAYS_INLINE void unpack_units(const struct panel *p, const uint8_t *tile, enum
                 __m256i codes[PART_QUADS];
                 unpack_part(unit + HEADER(kind) + i * PART_BYTES(kind) + 32 * h, kind, codes);
 #pragma GCC unroll 8
-                for (int k = 0; k < PART_QUADS; k++)
+                for (int k = 0; k < PART_QUADS; k++) {
+                    if (kind == Q2_K) /* at most 3 * 15 */
+                        codes[k] =
+                            scaled_codes(codes[k], scale[h][2 * i + k / 4], _mm256_setzero_si256());
                     put_line(to + k * STEP_BYTES, h, codes[k]);
+                }
             }
         }
     }
@@ -150,11 +142,13 @@ ALWAYS_INLINE void panel_blocks(const struct panel *p, int token, __m256 state[]
     const float *scales = p->scales;
     const uint8_t *lines = p->extra;
     for (int b = 0; b < p->n / BLOCK; b++, act_scale++, scales += 2 * TILE_ROWS) {
-        __m256i sum[PANEL_TOKENS][2];
-        clear_sums(sum, n);
-        panel_block(p, b, token, lines, GROUP_QUADS(kind), false, kind == Q2_K, n, sum);
+        __m256 sum[PANEL_TOKENS][2];
+        if (kind == Q2_K)
+            panel_products(p, b, token, n, sum);
+        else /* 4 * 63 * 32 * 15 * 127 < 2^24, with 31 for 15 two groups */
+            panel_block(p, b, token, (const float *)(const void *)lines, GROUP_QUADS(kind),
+                        kind == Q4_K ? 4 : 2, false, n, sum);
         panel_floats(scales, act_scale, act_stride, false, n, sum, state);
-        clear_sums(sum, n);
         panel_mins(p, b, token, lines + GROUPS(kind) * STEP_BYTES, n_pairs, n, sum);
         panel_floats(scales + TILE_ROWS, act_scale, act_stride, true, n, sum, state);
         lines += (GROUPS(kind) + n_pairs) * STEP_BYTES;

@@ -10,18 +10,6 @@ ALWAYS_INLINE __m256i wide_scales(const uint8_t *scales)
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)scales));
 }
 
-/* -ZERO * the sums of activations of a block and n tokens. */
-ALWAYS_INLINE void start_groups(const int32_t *act_sum, int64_t sum_stride, int n,
-                                int32_t start[MAX_TOKENS][SUBS])
-{
-    for (int t = 0; t < n; t++)
-        for (int i = 0; i < SUBS; i += 8) {
-            __m256i sums = _mm256_slli_epi32(load_256(act_sum + t * sum_stride + i), 5);
-            sums = _mm256_sub_epi32(_mm256_setzero_si256(), sums);
-            _mm256_storeu_si256((__m256i *)(start[t] + i), sums);
-        }
-}
-
 /* acc[t][half] += scale * sum of (code - ZERO) * q over a group. */
 ALWAYS_INLINE void add_sub(const uint8_t *steps, const uint8_t *scales, const int8_t *q,
                            int64_t stride, int32_t start[MAX_TOKENS][SUBS], int sub, int half,
@@ -50,10 +38,12 @@ ALWAYS_INLINE void add_block(const struct activations *a, const uint8_t *unit, i
     const float *act_scale = a->scale + (int64_t)token * a->n_scales + block;
     int32_t start[MAX_TOKENS][SUBS];
     __m256i acc[MAX_TOKENS][2];
-    start_groups(a->sum + (int64_t)token * a->n_sums + block * SUBS, a->n_sums, n, start);
 #pragma GCC unroll 4
-    for (int t = 0; t < n; t++)
+    for (int t = 0; t < n; t++) {
+        start_groups(a->sum + (int64_t)(token + t) * a->n_sums + block * SUBS, SUBS, ZERO,
+                     start[t]);
         acc[t][0] = acc[t][1] = _mm256_setzero_si256();
+    }
     for (int sub = 0; sub < SUBS; sub++, codes += SUB_BYTES, scales += TILE_ROWS, q += 16) {
         if (sub % 4) /* 4 lines for 3 */
             fetch_lines(fetch, 4);
@@ -89,14 +79,8 @@ TILE_KERNELS(tile_tokens)
 
 static void copy(const struct panel *p)
 {
-    const struct activations *a = &p->job->a;
     panel_copy(p);
-    for (int t = 0; t < p->job->n_tokens; t++) {
-        const int32_t *act_sum = a->sum + (int64_t)t * a->n_sums + p->col0 / 16;
-        int32_t *to = p->sums + t * p->sum_stride;
-        for (int g = 0; g < p->n / 16; g++)
-            to[g] = -ZERO * act_sum[g];
-    }
+    panel_start_sums(p, 16, ZERO, SUM_START);
 }
 
 static void unpack(const struct panel *p, const uint8_t *tile)
@@ -107,8 +91,7 @@ static void unpack(const struct panel *p, const uint8_t *tile)
         const uint8_t *unit = tile + block / 2 * UNIT_BYTES, *d = unit + block % 2 * 32;
         const uint8_t *codes = unit + CODES_AT + block % 2 * SUBS * SUB_BYTES;
         const uint8_t *scales = unit + SCALES_AT + block % 2 * SUBS * TILE_ROWS;
-        _mm256_store_ps(p->scales + b * TILE_ROWS, f16_scales(d));
-        _mm256_store_ps(p->scales + b * TILE_ROWS + 8, f16_scales(d + 16));
+        panel_scales(p->scales, b, d);
         for (int sub = 0; sub < SUBS; sub++, codes += SUB_BYTES, scales += TILE_ROWS) {
 #pragma GCC unroll 2
             for (int h = 0; h < 2; h++) {
@@ -117,7 +100,7 @@ static void unpack(const struct panel *p, const uint8_t *tile)
 #pragma GCC unroll 4
                 for (int k = 0; k < 4; k++)
                     put_line(to + k * STEP_BYTES, h, four[k]);
-                put_line(lines, h, wide_scales(scales + 8 * h));
+                put_line(lines, h, float_line(wide_scales(scales + 8 * h)));
             }
             to += 4 * STEP_BYTES;
             lines += STEP_BYTES;
@@ -130,10 +113,10 @@ ALWAYS_INLINE void panel_blocks(const struct panel *p, int token, __m256 state[]
     int64_t act_stride = p->job->a.n_scales;
     const float *act_scale = p->job->a.scale + token * act_stride + p->col0 / BLOCK;
     for (int b = 0; b < p->n / BLOCK; b++) {
-        const uint8_t *lines = p->extra + b * SUBS * STEP_BYTES;
-        __m256i sum[PANEL_TOKENS][2];
-        clear_sums(sum, n);
-        panel_block(p, b, token, lines, GROUP_QUADS, true, false, n, sum);
+        const float *lines = (const float *)p->extra + b * SUBS * TILE_ROWS;
+        __m256 sum[PANEL_TOKENS][2];
+        /* 2 * 128 * 16 * 32 * 127 < 2^24 */
+        panel_block(p, b, token, lines, GROUP_QUADS, 2, true, n, sum);
         panel_floats(p->scales + b * TILE_ROWS, act_scale + b, act_stride, false, n, sum, state);
     }
 }
