@@ -252,6 +252,7 @@ static void finish(const struct pass *pass)
         for (int k = 0; k < pass->n_tiles; k++) {
             int64_t tile = pass->tiles->tile0 + pass->tile + k;
             const __m512i *state = state_of(pass, b, k);
+            const uint8_t *scales = tile_at(job, tile);
             for (int i = own; i < BLOCK_TOKENS; i++) {
                 int token = token0 + i;
                 __m512i s = _mm512_loadu_si512(state + i);
@@ -260,7 +261,7 @@ static void finish(const struct pass *pass)
                     continue;
                 }
                 int32_t sum = pass->tiles->ops->zero * job->a.sum[(int64_t)token * job->a.n_sums];
-                finish_sums(job, tile, token, _mm512_sub_epi32(s, _mm512_set1_epi32(sum)));
+                finish_sums(job, tile, scales, token, _mm512_sub_epi32(s, _mm512_set1_epi32(sum)));
             }
         }
     }

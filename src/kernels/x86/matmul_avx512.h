@@ -45,7 +45,7 @@ static inline void few_matmul(const struct matmul_job *job, few_tokens *const ru
     }
 }
 
-INLINE __m512i quad_at(const int8_t *q)
+INLINE __m512i quad_at(const void *q)
 {
     int32_t quad;
     memcpy(&quad, q, sizeof quad);
@@ -141,9 +141,9 @@ static __attribute__((noinline, unused)) void finish_floats(const struct matmul_
     }
 }
 
-/* Finishes integer sums of a matrix with one scale per row. */
-static __attribute__((noinline, unused)) void finish_sums(const struct matmul_job *job,
-                                                          int64_t tile, int token, __m512i s)
+/* Finishes integer sums of a matrix with one scale per row; scales: of the tile's rows. */
+static __attribute__((noinline, unused)) void
+finish_sums(const struct matmul_job *job, int64_t tile, const uint8_t *scales, int token, __m512i s)
 {
     if (job->epilogue == EPILOGUE_PARTIAL) {
         int32_t sums[TILE_ROWS];
@@ -151,7 +151,7 @@ static __attribute__((noinline, unused)) void finish_sums(const struct matmul_jo
         matmul_finish_partial(job, (int)tile * TILE_ROWS, token, sums);
         return;
     }
-    __m512 scale = _mm512_loadu_ps(tile_at(job, tile));
+    __m512 scale = _mm512_loadu_ps((const void *)scales);
     __m512 act_scale = _mm512_set1_ps(job->a.scale[(int64_t)token * job->a.n_scales]);
     __m512 y = _mm512_mul_ps(_mm512_cvtepi32_ps(s), _mm512_mul_ps(scale, act_scale));
     finish_floats(job, tile, token, y);

@@ -9,30 +9,17 @@ static const struct fields fields_q5_1 = {
 static const struct fields fields_q8_0 = {.group = 32, .bits = 8, .zero = 128};
 static const struct fields fields_iq4_nl = {.group = 32, .bits = 4, .zero = 127, .is_iq4 = true};
 
-/* Scaled sums of a panel's activations. */
-static void look_at_sums(struct panel *p)
-{
-    const struct activations *a = &p->job->a;
-    for (int t = 0; t < p->job->n_tokens; t++) {
-        const int32_t *sum = a->sum + (int64_t)t * a->n_sums + p->col0 / 32;
-        const float *scale = a->scale + (int64_t)t * a->n_scales + p->col0 / 32;
-        float *low = (float *)(p->zero_sums + t * p->zero_stride);
-        for (int64_t g = 0; g < p->n / 32; g++)
-            low[g] = scale[g] * (float)sum[g];
-    }
-}
-
 INLINE void panel_grouped_min(const struct panel *p, int token, __m512i *state, const int n_tiles,
                               const int n_tokens)
 {
     panel_scaled(p, token, state, true, n_tiles, n_tokens);
 }
 
-PANEL_TABLE(panel_grouped, 4)
-PANEL_TABLE(panel_grouped_min, 4)
+PANEL_TABLE(panel_grouped, 8)
+PANEL_TABLE(panel_grouped_min, 8)
 
 #define OPS_PLAIN .run = panel_grouped_runs
-#define OPS_MIN   .has_min = true, .run = panel_grouped_min_runs, .look = look_at_sums
+#define OPS_MIN   .has_min = true, .run = panel_grouped_min_runs
 
 /* The kernel of a packing from its fields. */
 #define BLOCKS(name, ops)                                                                          \
@@ -52,8 +39,8 @@ PANEL_TABLE(panel_grouped_min, 4)
         const struct panel_ops panel = {.inputs = 512,                                             \
                                         .zero = fields_##name.zero,                                \
                                         .group = 32,                                               \
-                                        .sum_group = 32,                                           \
-                                        .max_tokens = PANEL_TOKENS / 2,                            \
+                                        .is_scaled = true,                                         \
+                                        .max_tokens = PANEL_TOKENS,                                \
                                         .unpack = unpack_##name##_avx512,                          \
                                         ops};                                                      \
         if (j->matmul.n_tokens <= FEW_TOKENS)                                                      \

@@ -20,10 +20,11 @@ struct panel {
     uint8_t *codes;       /* (quads, n_tiles, 64) */
     float *scales;        /* (groups, 1 or with minimums 2, n_tiles, 16) */
     int16_t *sub_scales;  /* (groups, sub-scales of a group, n_tiles, 16 rows of a pair) */
-    int32_t *zero_sums;   /* (n_tokens, zero_stride): -zero * sum of every group of
-                         activations; with minimums what look makes of the sums: pairs of
-                         int16, or floats */
-    uint8_t *is_wide;     /* q6_k: (n_tokens, blocks of 256): see there */
+    int32_t
+        *zero_sums;   /* (n_tokens, zero_stride): -zero * sum of every group of activations; scaled
+                         groups: pairs of that (with minimums, of the scaled sum) and
+                         the scale; K types with minimums: pairs of int16 */
+    uint8_t *is_wide; /* q6_k: (n_tokens, blocks of 256): see there */
     int64_t zero_stride, wide_stride;
 };
 
@@ -45,6 +46,7 @@ struct panel_ops {
     int zero;   /* code of value 0 */
     int group, sum_group;
     bool has_min;          /* beside every scale one of minimums */
+    bool is_scaled;        /* runs are panel_scaled */
     int sub_scales;        /* pairs of int16 of a row and group */
     int max_tokens;        /* of a run */
     panel_run *const *run; /* by [n_tiles - 1][n_tokens - 1] */
@@ -74,24 +76,42 @@ INLINE void panel_store(__m512i *state, const int n_tiles, const int n_tokens,
     }
 }
 
-/* Activations of up to 8 tokens: one pointer per three, because two strides away is the farthest
- * that an address of x86 reaches without a register of its own. */
+/* Rows of up to 8 tokens: one pointer per three, because two strides away is the farthest that an
+ * address of x86 reaches without a register of its own. */
 struct token_rows {
-    const int8_t *q[3];
-    int64_t stride;
+    const uint8_t *at[3];
+    int64_t stride; /* bytes */
 };
 
+INLINE struct token_rows rows_at(const void *first, int64_t stride, const int n_tokens)
+{
+    struct token_rows rows = {.stride = stride};
+    UNROLL
+    for (int i = 0; 3 * i < n_tokens; i++) {
+        rows.at[i] = (const uint8_t *)first + 3 * i * stride;
+        __asm__("" : "+r"(rows.at[i])); /* or compilers spend a register per token */
+    }
+    return rows;
+}
+
+INLINE const void *row_of(const struct token_rows *rows, const int t)
+{
+    return rows->at[t / 3] + t % 3 * rows->stride;
+}
+
+INLINE void rows_advance(struct token_rows *rows, const int n_tokens, const int bytes)
+{
+    UNROLL
+    for (int i = 0; 3 * i < n_tokens; i++)
+        rows->at[i] += bytes;
+}
+
+/* Activations from column `col` of the panel. */
 INLINE struct token_rows token_rows(const struct panel *p, int token, int64_t col,
                                     const int n_tokens)
 {
     int64_t stride = p->job->a.stride;
-    struct token_rows rows = {.stride = stride};
-    UNROLL
-    for (int i = 0; 3 * i < n_tokens; i++) {
-        rows.q[i] = p->job->a.q + (token + 3 * i) * stride + p->col0 + col;
-        __asm__("" : "+r"(rows.q[i])); /* or compilers spend a register per token */
-    }
-    return rows;
+    return rows_at(p->job->a.q + token * stride + p->col0 + col, stride, n_tokens);
 }
 
 /* Four quads of all tiles and tokens. */
@@ -106,15 +126,13 @@ INLINE void panel_quads(const uint8_t *codes, struct token_rows *rows, const int
             w[k] = _mm512_loadu_si512(codes + (i * n_tiles + k) * STEP_BYTES);
         UNROLL
         for (int t = 0; t < n_tokens; t++) {
-            __m512i x = quad_at(rows->q[t / 3] + t % 3 * rows->stride + 4 * i);
+            __m512i x = quad_at((const int8_t *)row_of(rows, t) + 4 * i);
             UNROLL
             for (int k = 0; k < n_tiles; k++)
-                acc[t][k] = _mm512_dpbusd_epi32(acc[t][k], w[k], x);
+                __asm__("vpdpbusd %2, %1, %0" : "+v"(acc[t][k]) : "v"(w[k]), "v"(x));
         }
     }
-    UNROLL
-    for (int i = 0; 3 * i < n_tokens; i++)
-        rows->q[i] += 16;
+    rows_advance(rows, n_tokens, 16);
 }
 
 /* One scale per row: the state is integers. Beyond the last input activations are zeros. */
@@ -130,47 +148,49 @@ INLINE void panel_row(const struct panel *p, int token, __m512i *state, const in
     panel_store(state, n_tiles, n_tokens, acc);
 }
 
-/* One scale per group: the state is floats. has_min: and a minimum, and instead of zero sums the
- * scaled sums of activations. */
+/* One scale per group: the state is floats, and stays in memory. has_min: and a minimum, and instead of
+ * zero sums the scaled sums of activations. */
 INLINE void panel_scaled(const struct panel *p, int token, __m512i *state, const bool has_min,
                          const int n_tiles, const int n_tokens)
 {
-    const struct activations *a = &p->job->a;
     struct token_rows rows = token_rows(p, token, 0, n_tokens);
-    const float *act_scale = a->scale + token * (int64_t)a->n_scales + p->col0 / p->group;
-    const int32_t *zero = p->zero_sums + token * p->zero_stride;
+    struct token_rows pairs =
+        rows_at(p->zero_sums + token * p->zero_stride, p->zero_stride * 4, n_tokens);
     const uint8_t *codes = p->codes;
     const float *scales = p->scales;
-    __m512i acc[PANEL_TOKENS / 2][PANEL_TILES];
-    __m512 y[PANEL_TOKENS / 2][PANEL_TILES];
-    panel_load(state, n_tiles, n_tokens, (__m512i(*)[PANEL_TILES])y);
-    for (int64_t g = 0; g < p->n / p->group; g++) {
+    const int group = p->group;
+    __m512i acc[PANEL_TOKENS][PANEL_TILES];
+    for (int64_t g = p->n / group; g > 0; g--) {
         UNROLL
         for (int t = 0; t < n_tokens; t++) {
+            __m512i zero = quad_at(row_of(&pairs, t));
             UNROLL
             for (int k = 0; k < n_tiles; k++)
-                acc[t][k] = _mm512_set1_epi32(has_min ? 0 : zero[t * p->zero_stride + g]);
+                acc[t][k] = has_min ? _mm512_setzero_si512() : zero;
         }
-        for (int i = 0; i < p->group; i += 16, codes += 4 * n_tiles * STEP_BYTES)
+        const uint8_t *end = codes + group / 4 * n_tiles * STEP_BYTES;
+        for (; codes < end; codes += 4 * n_tiles * STEP_BYTES)
             panel_quads(codes, &rows, n_tiles, n_tokens, acc);
+        __asm__("" : "+r"(state)); /* or compilers keep chains in registers */
         UNROLL
         for (int t = 0; t < n_tokens; t++) {
-            __m512 x = _mm512_set1_ps(act_scale[t * (int64_t)a->n_scales + g]);
+            const uint8_t *pair = row_of(&pairs, t);
+            __m512 low = _mm512_castsi512_ps(quad_at(pair));
+            __m512 act_scale = _mm512_castsi512_ps(quad_at(pair + 4));
             UNROLL
             for (int k = 0; k < n_tiles; k++) {
-                __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(scales + k * TILE_ROWS), x);
-                y[t][k] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[t][k]), scale, y[t][k]);
-            }
-            x = _mm512_castsi512_ps(_mm512_set1_epi32(zero[t * p->zero_stride + g]));
-            UNROLL
-            for (int k = 0; k < n_tiles * has_min; k++) {
-                __m512 min = _mm512_loadu_ps(scales + (n_tiles + k) * TILE_ROWS);
-                y[t][k] = _mm512_fmadd_ps(min, x, y[t][k]);
+                __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(scales + k * TILE_ROWS), act_scale);
+                __m512 *y = (__m512 *)state + t * n_tiles + k, sum = _mm512_cvtepi32_ps(acc[t][k]);
+                sum = _mm512_fmadd_ps(sum, scale, *y);
+                if (has_min)
+                    sum = _mm512_fmadd_ps(_mm512_loadu_ps(scales + (n_tiles + k) * TILE_ROWS), low,
+                                          sum);
+                *y = sum;
             }
         }
+        rows_advance(&pairs, n_tokens, 8);
         scales += (1 + has_min) * n_tiles * TILE_ROWS;
     }
-    panel_store(state, n_tiles, n_tokens, (__m512i(*)[PANEL_TILES])y);
 }
 
 INLINE void panel_grouped(const struct panel *p, int token, __m512i *state, const int n_tiles,

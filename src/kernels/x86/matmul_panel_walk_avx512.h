@@ -8,7 +8,9 @@
 static inline int64_t panel_place(struct panel *p, const struct panel_ops *ops, __m512i **state)
 {
     int64_t n_tokens = p->job->n_tokens, n = ops->inputs;
-    p->zero_stride = ops->sum_group ? n / ops->sum_group : 0;
+    p->zero_stride = ops->is_scaled   ? (n / ops->group + 15) / 16 * 32
+                     : ops->sum_group ? n / ops->sum_group
+                                      : 0;
     p->wide_stride = ops->look ? n / 256 : 0;
     uint8_t *at = p->job->scratch, *end = at + MATMUL_SCRATCH_BYTES;
     p->codes = at;
@@ -26,17 +28,28 @@ static inline int64_t panel_place(struct panel *p, const struct panel_ops *ops, 
     return (end - at) / (n_tokens * STEP_BYTES * PANEL_TILES) * PANEL_TILES;
 }
 
-static inline void panel_zero_sums(const struct panel *p, int zero)
+/* What panel_scaled starts groups with and scales them by. */
+static inline void panel_pairs(const struct panel *p, const struct panel_ops *ops)
 {
     const struct activations *a = &p->job->a;
-    if (!p->sum_group || !zero)
-        return;
-    int64_t n = p->n / p->sum_group;
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    const __m512i factor = _mm512_set1_epi32(-ops->zero);
+    int64_t n = p->n / p->group, group0 = p->col0 / p->group;
     for (int t = 0; t < p->job->n_tokens; t++) {
-        const int32_t *sum = a->sum + t * (int64_t)a->n_sums + p->col0 / p->sum_group;
         int32_t *out = p->zero_sums + t * p->zero_stride;
-        for (int64_t g = 0; g < n; g++)
-            out[g] = -zero * sum[g];
+        const int32_t *sums = a->sum + t * (int64_t)a->n_sums + group0;
+        const float *scales = a->scale + t * (int64_t)a->n_scales + group0;
+        for (int64_t g = 0; g < n; g += 16, out += 32) {
+            __mmask16 is_in = n - g < 16 ? (__mmask16)((1 << (n - g)) - 1) : 0xffff;
+            __m512i sum = _mm512_maskz_loadu_epi32(is_in, sums + g);
+            __m512 scale = _mm512_maskz_loadu_ps(is_in, scales + g);
+            sum = ops->has_min ? _mm512_castps_si512(_mm512_mul_ps(scale, _mm512_cvtepi32_ps(sum)))
+                               : _mm512_mullo_epi32(sum, factor);
+            __m512i s = _mm512_castps_si512(scale);
+            _mm512_storeu_si512(out, _mm512_permutex2var_epi32(sum, low, s));
+            _mm512_storeu_si512(out + 16, _mm512_permutex2var_epi32(sum, high, s));
+        }
     }
 }
 
@@ -53,19 +66,34 @@ static inline void panel_tokens(const struct panel *p, const struct panel_ops *o
     }
 }
 
-static inline void panel_finish(const struct panel *p, int zero, int64_t tile, const __m512i *state)
+/* How many of the next n_left tiles are a panel: four are two and two, not three and one. */
+static inline int panel_width(int64_t n_left)
+{
+    return n_left == 4 ? 2 : n_left < PANEL_TILES ? (int)n_left : PANEL_TILES;
+}
+
+/* Token after token, so that what is written lies side by side: tile after tile, each line in another
+ * page, cost 3 % of the whole (256 tokens of trits4). */
+static inline void panel_finish(const struct panel *p, int zero, int64_t tile0, int64_t tile1,
+                                const __m512i *state)
 {
     const struct matmul_job *job = p->job;
-    for (int k = 0; k < p->n_tiles; k++)
-        for (int t = 0; t < job->n_tokens; t++) {
-            __m512i s = state[t * p->n_tiles + k];
-            if (p->group) {
-                finish_floats(job, tile + k, t, _mm512_castsi512_ps(s));
-            } else {
-                int32_t sum = zero * job->a.sum[(int64_t)t * job->a.n_sums];
-                finish_sums(job, tile + k, t, _mm512_sub_epi32(s, _mm512_set1_epi32(sum)));
+    int64_t tile_bytes = tile_at(job, 1) - tile_at(job, 0);
+    for (int t = 0; t < job->n_tokens; t++) {
+        int32_t sum = p->group ? 0 : zero * job->a.sum[(int64_t)t * job->a.n_sums];
+        int n = 0;
+        for (int64_t tile = tile0; tile < tile1; tile += n) {
+            n = panel_width(tile1 - tile);
+            const __m512i *s = state + (tile - tile0) * job->n_tokens + t * n;
+            for (int k = 0; k < n; k++) {
+                if (p->group)
+                    finish_floats(job, tile + k, t, _mm512_castsi512_ps(s[k]));
+                else
+                    finish_sums(job, tile + k, job->w.data + (tile + k) * tile_bytes, t,
+                                _mm512_sub_epi32(s[k], _mm512_set1_epi32(sum)));
             }
         }
+    }
 }
 
 /* As many tiles as the scratch has state for, panel after panel; activations of a panel stay in the
@@ -78,21 +106,20 @@ static inline void panel_tiles(struct panel *p, const struct panel_ops *ops, __m
     for (p->col0 = 0; p->col0 < job->w.n_cols; p->col0 += ops->inputs) {
         int64_t left = job->w.n_cols - p->col0;
         p->n = left < ops->inputs ? left : ops->inputs;
-        panel_zero_sums(p, ops->zero);
         if (ops->look)
             ops->look(p);
+        else if (ops->is_scaled)
+            panel_pairs(p, ops);
         for (int64_t tile = tile0; tile < tile1; tile += p->n_tiles) {
             __m512i *of_panel = state + (tile - tile0) * job->n_tokens;
-            int64_t rest = tile1 - tile; /* four are two and two, not three and one */
-            p->n_tiles = rest == 4 ? 2 : rest < PANEL_TILES ? (int)rest : PANEL_TILES;
+            p->n_tiles = panel_width(tile1 - tile);
             for (int k = 0; k < p->n_tiles; k++)
                 ops->unpack(p, tile + k, p->n_tiles, p->codes + k * STEP_BYTES,
                             p->scales + k * TILE_ROWS, p->sub_scales + 2 * k * TILE_ROWS);
             panel_tokens(p, ops, of_panel);
-            if (left <= ops->inputs)
-                panel_finish(p, ops->zero, tile, of_panel);
         }
     }
+    panel_finish(p, ops->zero, tile0, tile1, state);
 }
 
 static inline void panel_matmul(const struct matmul_job *job, const struct panel_ops *ops,

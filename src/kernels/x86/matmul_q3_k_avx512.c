@@ -117,7 +117,7 @@ FEW_RUN(few, 2, few_tile, 2)
 FEW_RUN(few, 3, few_tile, 3)
 FEW_RUN(few, 4, few_tile, 4)
 
-PANEL_TABLE(panel_grouped, 4)
+PANEL_TABLE(panel_grouped, 8)
 
 /* Bytes of scale * (code - 4) + 127 of two groups, bit after bit of the code: modulo 256 exact. */
 INLINE void unpack_scaled(const uint8_t *steps, const __m512i scale[2], int pitch, uint8_t *codes)
@@ -173,7 +173,9 @@ static void look(struct panel *p)
             int32_t sum = 0;
             for (int g = 0; g < GROUPS; g++)
                 sum += sums[g];
-            p->zero_sums[t * p->zero_stride + b] = -SCALED_ZERO * sum;
+            int32_t *pair = p->zero_sums + t * p->zero_stride + 2 * b;
+            pair[0] = -SCALED_ZERO * sum;
+            memcpy(pair + 1, a->scale + (int64_t)t * a->n_scales + p->col0 / BLOCK + b, 4);
         }
 }
 
@@ -182,8 +184,8 @@ void matmul_q3_k_avx512(const union job *j, int begin, int end)
     static few_tokens *const few[MAX_FEW] = {few_1, few_2, few_3, few_4};
     static const struct panel_ops ops = {.inputs = 512,
                                          .group = BLOCK,
-                                         .sum_group = BLOCK,
-                                         .max_tokens = PANEL_TOKENS / 2,
+                                         .is_scaled = true,
+                                         .max_tokens = PANEL_TOKENS,
                                          .run = panel_grouped_runs,
                                          .unpack = unpack_q3_k_avx512,
                                          .look = look};

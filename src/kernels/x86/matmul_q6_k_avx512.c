@@ -216,11 +216,25 @@ void unpack_q6_k_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t 
     }
 }
 
+static void zero_sums(const struct panel *p)
+{
+    const struct activations *a = &p->job->a;
+    for (int t = 0; t < p->job->n_tokens; t++) {
+        const int32_t *sums = a->sum + t * (int64_t)a->n_sums + p->col0 / 16;
+        int32_t *out = p->zero_sums + t * p->zero_stride;
+        for (int64_t g = 0; g < p->n / 16; g += 16) {
+            __m512i s = _mm512_slli_epi32(_mm512_loadu_si512(sums + g), 5);
+            _mm512_storeu_si512(out + g, _mm512_sub_epi32(_mm512_setzero_si512(), s));
+        }
+    }
+}
+
 /* Marks blocks with a group of 16 activations so large that 32 times the sum of their sizes needs
  * more than 16 bits. */
 static void look(struct panel *p)
 {
     const struct activations *a = &p->job->a;
+    zero_sums(p);
     for (int t = 0; t < p->job->n_tokens; t++)
         for (int64_t b = 0; b < p->n / BLOCK; b++) {
             const int8_t *q = a->q + t * a->stride + p->col0 + b * BLOCK;

@@ -6,7 +6,7 @@ static const struct fields fields = {.bits = 2, .zero = 1};
  * take one multiply-add in 5 cycles only. */
 INLINE void row_tile(const struct matmul_job *job, int64_t tile, int token, const int n_tokens)
 {
-    const uint8_t *w = tile_at(job, tile) + STEP_BYTES;
+    const uint8_t *scales = tile_at(job, tile), *w = scales + STEP_BYTES;
     int64_t stride = job->a.stride;
     const int8_t *q = job->a.q + token * stride;
     int64_t left = (job->w.n_cols + 15) / 16;
@@ -44,7 +44,7 @@ INLINE void row_tile(const struct matmul_job *job, int64_t tile, int token, cons
     }
     UNROLL
     for (int t = 0; t < n_tokens; t++)
-        finish_sums(job, tile, token + t, total[t]);
+        finish_sums(job, tile, scales, token + t, total[t]);
 }
 
 FEW_RUN(row, 1, row_tile, 1)
@@ -57,7 +57,7 @@ FEW_RUN(grouped, 3, fields_grouped_tile, &fields, 3)
 FEW_RUN(grouped, 4, fields_grouped_tile, &fields, 4)
 
 PANEL_TABLE(panel_row, 8)
-PANEL_TABLE(panel_grouped, 4)
+PANEL_TABLE(panel_grouped, 8)
 
 void unpack_trits4_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
                           float *scales, int16_t *sub_scales)
@@ -79,8 +79,8 @@ void matmul_trits4_avx512(const union job *j, int begin, int end)
     const struct panel_ops ops = {.inputs = 512,
                                   .zero = 1,
                                   .group = group,
-                                  .sum_group = group,
-                                  .max_tokens = group ? PANEL_TOKENS / 2 : PANEL_TOKENS,
+                                  .is_scaled = group != 0,
+                                  .max_tokens = PANEL_TOKENS,
                                   .run = group ? panel_grouped_runs : panel_row_runs,
                                   .unpack = unpack_trits4_avx512};
     panel_matmul(job, &ops, begin, end);

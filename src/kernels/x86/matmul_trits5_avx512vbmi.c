@@ -93,7 +93,7 @@ INLINE void join(const int n_tokens, __m512i acc[MAX_FEW][5], __m512i sum[MAX_FE
 INLINE void row_tile(const struct matmul_job *job, int64_t tile, int token, const int n_tokens)
 {
     const struct tables tables = load_tables();
-    const uint8_t *w = tile_at(job, tile) + STEP_BYTES;
+    const uint8_t *scales = tile_at(job, tile), *w = scales + STEP_BYTES;
     const int8_t *q = job->a.q + token * job->a.stride;
     int64_t left = (job->w.n_cols + STEP_INPUTS - 1) / STEP_INPUTS;
     struct fetch fetch = fetch_behind(job, tile, token);
@@ -119,7 +119,7 @@ INLINE void row_tile(const struct matmul_job *job, int64_t tile, int token, cons
     }
     UNROLL
     for (int t = 0; t < n_tokens; t++)
-        finish_sums(job, tile, token + t, total[t]);
+        finish_sums(job, tile, scales, token + t, total[t]);
 }
 
 /* Where a walk over groups is: of a step that a group ends in, the rest belongs to the next. */
@@ -203,7 +203,7 @@ FEW(4)
 #undef FEW
 
 PANEL_TABLE(panel_row, 8)
-PANEL_TABLE(panel_grouped, 4)
+PANEL_TABLE(panel_grouped, 8)
 
 /* Panels begin at a unit. */
 void unpack_trits5_avx512vbmi(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
@@ -247,8 +247,8 @@ void matmul_trits5_avx512vbmi(const union job *j, int begin, int end)
     const struct panel_ops ops = {.inputs = group ? UNIT_INPUTS : 640,
                                   .zero = 1,
                                   .group = group,
-                                  .sum_group = group,
-                                  .max_tokens = group ? PANEL_TOKENS / 2 : PANEL_TOKENS,
+                                  .is_scaled = group != 0,
+                                  .max_tokens = PANEL_TOKENS,
                                   .run = group ? panel_grouped_runs : panel_row_runs,
                                   .unpack = unpack_trits5_avx512vbmi};
     panel_matmul(job, &ops, begin, end);
