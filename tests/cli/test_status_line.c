@@ -77,8 +77,7 @@ static void test_failures(void **state)
 static void test_no_terminal(void **state)
 {
     (void)state;
-    struct outcome o =
-        run_command("%s quantize %s %s F16", trine, model, scratch_path("out.gguf"));
+    struct outcome o = run_command("%s quantize %s %s F16", trine, model, scratch_path("out.gguf"));
     assert_int_equal(o.status, 1);
     assert_int_equal(strncmp(o.err, "trine quantize: ", 16), 0);
     assert_null(strpbrk(o.err, "\r\033"));

@@ -246,6 +246,5 @@ static const struct panel_ops row_ops =
 void matmul_trits4_avx2(const union job *job, int begin, int end)
 {
     int group = job->matmul.w.group;
-    matmul_256(&job->matmul, begin, end, &tile_kernels,
-                group ? &group_ops[group / 128] : &row_ops);
+    matmul_256(&job->matmul, begin, end, &tile_kernels, group ? &group_ops[group / 128] : &row_ops);
 }
