@@ -3,6 +3,7 @@
 
 #include "../support.h"
 #include "base/clock.h"
+#include "base/random.h"
 #include "machine/cache_flush.h"
 
 enum { N_LINES = 4096, LINE = 64, ROUNDS = 20 };
@@ -12,10 +13,16 @@ static unsigned char *ring;
 
 static void make_ring(void)
 {
-    for (int i = 0; i < N_LINES; i++) { /* an odd step of a power of two: one ring */
-        unsigned next = (unsigned)(i + 1237) % N_LINES * LINE;
-        memcpy(ring + i * LINE, &next, sizeof next);
+    unsigned order[N_LINES];
+    struct random random;
+    random_init(&random, 1);
+    for (int i = 0; i < N_LINES; i++) {
+        int j = (int)(random_bits(&random) % (uint64_t)(i + 1));
+        order[i] = order[j];
+        order[j] = (unsigned)i * LINE;
     }
+    for (int i = 0; i < N_LINES; i++)
+        memcpy(ring + order[i], &order[(i + 1) % N_LINES], sizeof order[0]);
 }
 
 static double walk_ns(void)
