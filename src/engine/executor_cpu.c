@@ -70,8 +70,6 @@ static void run_grains(const struct part *part, int block, int begin, int end)
     if (part->scatter || part->n_token_blocks > 1)
         part_token_range(part, block, &token0, &token1);
     if (part->n_token_blocks > 1) {
-        if (token0 == token1)
-            return;
         union job own = part->job;
         matmul_tokens(&own.matmul, token0, token1);
         part->run(&own, row0, row1);
@@ -86,8 +84,9 @@ static void run_grains(const struct part *part, int block, int begin, int end)
 static void run_units(const struct step *step, int begin, int end)
 {
     for (const struct part *part = step->parts; begin < end; part++) {
-        int n = part_units(part), last = end < n ? end : n, each = part_grains(part, part->n);
-        for (int at = begin, next; at < last; at = next) {
+        int n = part_units(part), each = part_grains(part, part->n);
+        int at = part_first_grain(part, begin), last = part_first_grain(part, end < n ? end : n);
+        for (int next; at < last; at = next) {
             int block = at / each, grain0 = block * each;
             next = grain0 + each < last ? grain0 + each : last;
             run_grains(part, block, at - grain0, next - grain0);

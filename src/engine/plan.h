@@ -49,6 +49,7 @@ struct part {
     enum extent extent;
     int per, grain;
     int n_token_blocks;     /* matmul: units are rows by that many ranges of tokens; 0 or 1: all */
+    int n_blocks;           /* ranges that the present batch has tokens for, at most so many */
     int n;                  /* of the present batch: per * extent */
     const uint8_t *weights; /* matmul: what it reads, and how much */
     uint64_t weight_bytes;
@@ -176,6 +177,16 @@ static inline int part_grains(const struct part *part, int n)
 static inline int part_units(const struct part *part)
 {
     return part_grains(part, part->n) * (part->n_token_blocks > 1 ? part->n_token_blocks : 1);
+}
+
+/* Units are as many in every batch, because other nodes count them; grains of ranges, one range after the
+ * other, as many as a batch has ranges. Unit u does grains [part_first_grain(u), part_first_grain(u + 1)): of
+ * a short batch some do none, evenly, so that a thread with a fixed share of the units has its share of the work. */
+static inline int part_first_grain(const struct part *part, int unit)
+{
+    if (part->n_token_blocks <= 1)
+        return unit;
+    return (int)((int64_t)unit * part->n_blocks / part->n_token_blocks);
 }
 
 #endif

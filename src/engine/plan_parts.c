@@ -14,7 +14,7 @@
 #define TILES_ROWS        256
 #define TILES_GRAINS_EACH 2
 #define MOST_BLOCKS       4   /* ranges of tokens, */
-#define LEAST_TOKENS      128 /* of at least so many */
+#define RANGE_TOKENS      128 /* of about so many */
 
 kernel *builder_kernel(const struct builder *b, enum op op, enum packing packing)
 {
@@ -62,16 +62,16 @@ static int matmul_grain(const struct builder *b, const struct packed *w)
 
 static void fit_matmul(struct part *part, const struct batch_shape *shape)
 {
+    int n = (shape->n_tokens + RANGE_TOKENS / 2) / RANGE_TOKENS;
     part->job.matmul.n_tokens = shape->n_tokens;
+    part->n_blocks = n < 1 ? 1 : n < part->n_token_blocks ? n : part->n_token_blocks;
 }
 
 void part_token_range(const struct part *part, int block, int *first, int *end)
 {
     int n = part->job.matmul.n_tokens, each = n;
-    if (part->n_token_blocks > 1) {
-        each = (n + part->n_token_blocks - 1) / part->n_token_blocks;
-        each = each < LEAST_TOKENS ? LEAST_TOKENS : (each + 15) / 16 * 16;
-    }
+    if (part->n_token_blocks > 1 && part->n_blocks > 1)
+        each = ((n + part->n_blocks - 1) / part->n_blocks + 15) / 16 * 16;
     *first = block * each < n ? block * each : n;
     *end = *first + each < n ? *first + each : n;
 }

@@ -201,6 +201,32 @@ static void test_combined_options(void **state)
     expect_option(o, "each, static, all barriers global, prefetch");
 }
 
+/* Batches so long, and threads so many, that tokens are divided in ranges too, and a last batch that is
+ * shorter than one range. The logits of every position. */
+static void test_token_ranges(void **state)
+{
+    (void)state;
+    enum { N = 500, CUT = 430 };
+    int32_t tokens[N];
+    fill_tokens(tokens, N, model.config.n_vocab, 12);
+    struct engine_options options = base_options();
+    options.n_ctx = N;
+    float *wanted = run_engine(&model, options, tokens, N, 128);
+    options.n_batch = ENGINE_MAX_BATCH;
+    options.n_threads = 12;
+    for (int is_static = 0; is_static < 2; is_static++)
+        for (int flow = DATAFLOW_COLUMN; flow <= DATAFLOW_ROW; flow++)
+            for (options.n_nodes = 1; options.n_nodes <= 3; options.n_nodes += 2) {
+                options.dataflow = (enum dataflow)flow;
+                options.is_static_rows = is_static;
+                float *logits = run_engine(&model, options, tokens, N, CUT);
+                expect_same_bits(logits, wanted, N, model.config.n_vocab,
+                                 is_static ? "ranges of tokens, static" : "ranges of tokens");
+                free(logits);
+            }
+    free(wanted);
+}
+
 /* Row-owned, nothing is summed over nodes: the same bits for types with scales per block too. On one
  * node dataflows do not differ. */
 static void test_block_types(void **state)
@@ -284,12 +310,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_threads_and_nodes), cmocka_unit_test(test_many_nodes),
         cmocka_unit_test(test_threads_a_node),    cmocka_unit_test(test_execution_options),
         cmocka_unit_test(test_placement_options), cmocka_unit_test(test_combined_options),
-        cmocka_unit_test(test_block_types),
+        cmocka_unit_test(test_token_ranges),      cmocka_unit_test(test_block_types),
     };
     const struct CMUnitTest other_tests[] = {
         cmocka_unit_test(test_few_threads_and_nodes), cmocka_unit_test(test_many_nodes),
         cmocka_unit_test(test_execution_options),     cmocka_unit_test(test_placement_options),
-        cmocka_unit_test(test_combined_options),
+        cmocka_unit_test(test_combined_options),      cmocka_unit_test(test_token_ranges),
     };
     int n_failed = cmocka_run_group_tests(tests, open_shipped, close_all);
     n_failed += cmocka_run_group_tests_name("bitnet-b1.58", other_tests, open_bitnet, close_all);
