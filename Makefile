@@ -25,11 +25,11 @@ ALL_CFLAGS := -std=gnu11 -ffp-contract=off -fno-strict-aliasing $(WARNINGS) $(CF
 # Of another machine than this one: its libraries, and what runs its programs, as scripts/check_arm puts them there.
 -include $(if $(CROSS),build/root-$(MACHINE)/cross.mk)
 PKG_CONFIG ?= $(CROSS)pkg-config
-
-# Everything but the targets that need no libraries checks that the libraries are there.
+# Everything but the targets that need no libraries checks that the libraries are there, and that the compiler knows all instruction sets.
 ifeq ($(filter deps help clean format check-arm,$(MAKECMDGOALS)),)
 MISSING := $(strip $(foreach p,$(PACKAGES),$(shell $(PKG_CONFIG) --exists $(p) 2>/dev/null || echo $(p))))
 $(if $(MISSING),$(error missing: $(MISSING); run `$(if $(CROSS),scripts/check_arm --fetch,sh scripts/setup)` once to install what Trine needs))
+$(if $(filter x86_64,$(MACHINE)),$(if $(shell $(CC) -mavxvnni -mamx-int8 -E -xc /dev/null >/dev/null 2>&1 || echo old),$(error $(CC) does not know AVX-VNNI and AMX; use gcc 11 or later, or clang 12 or later: make CC=gcc-12)))
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PACKAGES))
 PKG_LIBS   := $(shell $(PKG_CONFIG) --libs libpcre2-8 jansson hwloc) -lpthread
 endif
