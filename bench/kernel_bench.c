@@ -254,29 +254,38 @@ static int list_all(void)
     return is_invalid;
 }
 
-/* What the table measures. one_core: many tokens, else all cores and from memory. */
+/* Packings of the table, each with one token from memory and with 256 and 512 on one core: name, text,
+ * scales, packing, group, and the bars of read bandwidth and of the int8 peak. */
+#define TABLE_PACKINGS(X)                                                                          \
+    X(T4, "trits4", ", one scale per row", trits4, 0, 0.94, 0.88)                                  \
+    X(T5, "trits5", ", one scale per row", trits5, 0, 0.94, 0.88)                                  \
+    X(Q4_0, "Q4_0", "", q4_0, 32, 0.94, 0.68)                                                      \
+    X(Q8_0, "Q8_0", "", q8_0, 32, 0.94, 0.68)                                                      \
+    X(Q6_K, "Q6_K", "", q6_k, 256, 0.94, 0.68)                                                     \
+    X(Q4_K, "Q4_K", "", q4_k, 256, 0.94, 0.60)                                                     \
+    X(Q5_K, "Q5_K", "", q5_k, 256, 0.94, 0.60)                                                     \
+    X(Q4_1, "Q4_1", "", q4_1, 32, 0.94, 0.60)                                                      \
+    X(Q5_0, "Q5_0", "", q5_0, 32, 0.94, 0.60)                                                      \
+    X(Q5_1, "Q5_1", "", q5_1, 32, 0.94, 0.60)                                                      \
+    X(IQ4_NL, "IQ4_NL", "", iq4_nl, 32, 0.94, 0.60)                                                \
+    X(Q3_K, "Q3_K", "", q3_k, 256, 0.94, 0.60)                                                     \
+    X(IQ4_XS, "IQ4_XS", "", iq4_xs, 256, 0.94, 0.60)
+
+/* What is timed. one_core: many tokens, else all cores and from memory. */
 enum {
-    T4,
-    T4_128,
-    T5,
+#define ONE(name, text, scales, packing, group, read, peak)  name,
+#define MANY(name, text, scales, packing, group, read, peak) name##_256, name##_512,
+    TABLE_PACKINGS(ONE) T4_128,
     T5_128,
-    Q4_0,
-    Q6_K,
-    Q8_0,
-    Q4_K,
-    Q5_K,
-    Q4_1,
-    Q5_0,
-    Q5_1,
-    IQ4_NL,
-    Q3_K,
-    IQ4_XS,
     T4_2,
     T4_4,
     T4_AVX2,
     T4_VNNI,
     ATTENTION,
-    MANY
+    TABLE_PACKINGS(MANY) T4_VNNI_256,
+    N_WANTED
+#undef ONE
+#undef MANY
 };
 
 static const struct {
@@ -285,56 +294,24 @@ static const struct {
     int group, tokens;
     enum isa cap;
     bool is_one_core;
-} wanted[] = {
-    [T4] = {OP_matmul, PACKING_trits4, 0, 1, N_ISAS, false},
-    [T4_128] = {OP_matmul, PACKING_trits4, 128, 1, N_ISAS, false},
-    [T5] = {OP_matmul, PACKING_trits5, 0, 1, N_ISAS, false},
+} wanted[N_WANTED] = {
+#define ONE(name, text, scales, packing, group, read, peak)                                        \
+    [name] = {OP_matmul, PACKING_##packing, group, 1, N_ISAS, false},
+#define MANY(name, text, scales, packing, group, read, peak)                                       \
+    [name##_256] = {OP_matmul, PACKING_##packing, group, 256, N_ISAS, true},                       \
+    [name##_512] = {OP_matmul, PACKING_##packing, group, 512, N_ISAS, true},
+    TABLE_PACKINGS(ONE) TABLE_PACKINGS(MANY)
+#undef ONE
+#undef MANY
+        [T4_128] = {OP_matmul, PACKING_trits4, 128, 1, N_ISAS, false},
     [T5_128] = {OP_matmul, PACKING_trits5, 128, 1, N_ISAS, false},
-    [Q4_0] = {OP_matmul, PACKING_q4_0, 32, 1, N_ISAS, false},
-    [Q6_K] = {OP_matmul, PACKING_q6_k, 256, 1, N_ISAS, false},
-    [Q8_0] = {OP_matmul, PACKING_q8_0, 32, 1, N_ISAS, false},
-    [Q4_K] = {OP_matmul, PACKING_q4_k, 256, 1, N_ISAS, false},
-    [Q5_K] = {OP_matmul, PACKING_q5_k, 256, 1, N_ISAS, false},
-    [Q4_1] = {OP_matmul, PACKING_q4_1, 32, 1, N_ISAS, false},
-    [Q5_0] = {OP_matmul, PACKING_q5_0, 32, 1, N_ISAS, false},
-    [Q5_1] = {OP_matmul, PACKING_q5_1, 32, 1, N_ISAS, false},
-    [IQ4_NL] = {OP_matmul, PACKING_iq4_nl, 32, 1, N_ISAS, false},
-    [Q3_K] = {OP_matmul, PACKING_q3_k, 256, 1, N_ISAS, false},
-    [IQ4_XS] = {OP_matmul, PACKING_iq4_xs, 256, 1, N_ISAS, false},
     [T4_2] = {OP_matmul, PACKING_trits4, 0, 2, N_ISAS, false},
     [T4_4] = {OP_matmul, PACKING_trits4, 0, 4, N_ISAS, false},
     [T4_AVX2] = {OP_matmul, PACKING_trits4, 0, 1, ISA_avx2, false},
     [T4_VNNI] = {OP_matmul, PACKING_trits4, 0, 1, ISA_avxvnni, false},
     [ATTENTION] = {OP_attention, PACKING_none, 0, 1, N_ISAS, false},
-    [MANY] = {OP_matmul, PACKING_trits4, 0, 256, N_ISAS, true},
-    {OP_matmul, PACKING_trits4, 0, 512, N_ISAS, true},
-    {OP_matmul, PACKING_trits5, 0, 256, N_ISAS, true},
-    {OP_matmul, PACKING_trits5, 0, 512, N_ISAS, true},
-    {OP_matmul, PACKING_q4_0, 32, 256, N_ISAS, true},
-    {OP_matmul, PACKING_q4_0, 32, 512, N_ISAS, true},
-    {OP_matmul, PACKING_q8_0, 32, 256, N_ISAS, true},
-    {OP_matmul, PACKING_q8_0, 32, 512, N_ISAS, true},
-    {OP_matmul, PACKING_q6_k, 256, 256, N_ISAS, true},
-    {OP_matmul, PACKING_q6_k, 256, 512, N_ISAS, true},
-    {OP_matmul, PACKING_q4_k, 256, 256, N_ISAS, true},
-    {OP_matmul, PACKING_q4_k, 256, 512, N_ISAS, true},
-    {OP_matmul, PACKING_q5_k, 256, 256, N_ISAS, true},
-    {OP_matmul, PACKING_q5_k, 256, 512, N_ISAS, true},
-    {OP_matmul, PACKING_q4_1, 32, 256, N_ISAS, true},
-    {OP_matmul, PACKING_q4_1, 32, 512, N_ISAS, true},
-    {OP_matmul, PACKING_q5_0, 32, 256, N_ISAS, true},
-    {OP_matmul, PACKING_q5_0, 32, 512, N_ISAS, true},
-    {OP_matmul, PACKING_q5_1, 32, 256, N_ISAS, true},
-    {OP_matmul, PACKING_q5_1, 32, 512, N_ISAS, true},
-    {OP_matmul, PACKING_iq4_nl, 32, 256, N_ISAS, true},
-    {OP_matmul, PACKING_iq4_nl, 32, 512, N_ISAS, true},
-    {OP_matmul, PACKING_q3_k, 256, 256, N_ISAS, true},
-    {OP_matmul, PACKING_q3_k, 256, 512, N_ISAS, true},
-    {OP_matmul, PACKING_iq4_xs, 256, 256, N_ISAS, true},
-    {OP_matmul, PACKING_iq4_xs, 256, 512, N_ISAS, true},
-    {OP_matmul, PACKING_trits4, 0, 256, ISA_avxvnni, true},
+    [T4_VNNI_256] = {OP_matmul, PACKING_trits4, 0, 256, ISA_avxvnni, true},
 };
-enum { N_WANTED = sizeof wanted / sizeof wanted[0] };
 
 enum measure { OF_READ, OF_PEAK, OVER };
 
@@ -344,54 +321,23 @@ static const struct {
     int subject, other; /* OVER: weights per second of subject over those of other */
     double bar;
 } lines[] = {
-    {"matvec trits4, one scale per row: of read bandwidth", OF_READ, T4, 0, 0.94},
-    {"matvec trits4, per 128: of read bandwidth", OF_READ, T4_128, 0, 0.94},
-    {"matvec trits5, one scale per row: of read bandwidth", OF_READ, T5, 0, 0.94},
+#define ONE(name, text, scales, packing, group, read, peak)                                        \
+    {"matvec " text scales ": of read bandwidth", OF_READ, name, 0, read},
+#define MANY(name, text, scales, packing, group, read, peak)                                       \
+    {"matmul " text ", 256 tokens, one core: of int8 peak", OF_PEAK, name##_256, 0, peak},         \
+        {"matmul " text ", 512 tokens, one core: of int8 peak", OF_PEAK, name##_512, 0, peak},
+    TABLE_PACKINGS(ONE){"matvec trits4, per 128: of read bandwidth", OF_READ, T4_128, 0, 0.94},
     {"matvec trits5, per 128: of read bandwidth", OF_READ, T5_128, 0, 0.94},
-    {"matvec Q4_0: of read bandwidth", OF_READ, Q4_0, 0, 0.94},
-    {"matvec Q6_K: of read bandwidth", OF_READ, Q6_K, 0, 0.94},
-    {"matvec Q8_0: of read bandwidth", OF_READ, Q8_0, 0, 0.94},
-    {"matvec Q4_K: of read bandwidth", OF_READ, Q4_K, 0, 0.94},
-    {"matvec Q5_K: of read bandwidth", OF_READ, Q5_K, 0, 0.94},
-    {"matvec Q4_1: of read bandwidth", OF_READ, Q4_1, 0, 0.94},
-    {"matvec Q5_0: of read bandwidth", OF_READ, Q5_0, 0, 0.94},
-    {"matvec Q5_1: of read bandwidth", OF_READ, Q5_1, 0, 0.94},
-    {"matvec IQ4_NL: of read bandwidth", OF_READ, IQ4_NL, 0, 0.94},
-    {"matvec Q3_K: of read bandwidth", OF_READ, Q3_K, 0, 0.94},
-    {"matvec IQ4_XS: of read bandwidth", OF_READ, IQ4_XS, 0, 0.94},
     {"trits5 over trits4, weights/s, one scale per row", OVER, T5, T4, 1.18},
     {"trits5 over trits4, weights/s, per 128", OVER, T5_128, T4_128, 1.18},
     {"trits4, 2 tokens over 1, weights/s", OVER, T4_2, T4, 0.95},
     {"trits4, 4 tokens over 1, weights/s", OVER, T4_4, T4, 0.70},
-    {"matmul trits4, 256 tokens, one core: of int8 peak", OF_PEAK, MANY, 0, 0.88},
-    {"matmul trits4, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 1, 0, 0.88},
-    {"matmul trits5, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 2, 0, 0.88},
-    {"matmul trits5, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 3, 0, 0.88},
-    {"matmul Q4_0, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 4, 0, 0.68},
-    {"matmul Q4_0, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 5, 0, 0.68},
-    {"matmul Q8_0, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 6, 0, 0.68},
-    {"matmul Q8_0, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 7, 0, 0.68},
-    {"matmul Q6_K, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 8, 0, 0.68},
-    {"matmul Q6_K, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 9, 0, 0.68},
-    {"matmul Q4_K, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 10, 0, 0.60},
-    {"matmul Q4_K, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 11, 0, 0.60},
-    {"matmul Q5_K, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 12, 0, 0.60},
-    {"matmul Q5_K, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 13, 0, 0.60},
-    {"matmul Q4_1, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 14, 0, 0.60},
-    {"matmul Q4_1, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 15, 0, 0.60},
-    {"matmul Q5_0, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 16, 0, 0.60},
-    {"matmul Q5_0, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 17, 0, 0.60},
-    {"matmul Q5_1, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 18, 0, 0.60},
-    {"matmul Q5_1, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 19, 0, 0.60},
-    {"matmul IQ4_NL, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 20, 0, 0.60},
-    {"matmul IQ4_NL, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 21, 0, 0.60},
-    {"matmul Q3_K, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 22, 0, 0.60},
-    {"matmul Q3_K, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 23, 0, 0.60},
-    {"matmul IQ4_XS, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 24, 0, 0.60},
-    {"matmul IQ4_XS, 512 tokens, one core: of int8 peak", OF_PEAK, MANY + 25, 0, 0.60},
-    {"matvec trits4, AVX2: of read bandwidth", OF_READ, T4_AVX2, 0, 0.85},
+    TABLE_PACKINGS(MANY)
+#undef ONE
+#undef MANY
+        {"matvec trits4, AVX2: of read bandwidth", OF_READ, T4_AVX2, 0, 0.85},
     {"matvec trits4, AVX-VNNI: of read bandwidth", OF_READ, T4_VNNI, 0, 0.85},
-    {"matmul trits4, AVX-VNNI, 256 tokens, one core: of int8 peak", OF_PEAK, MANY + 26, 0, 0.60},
+    {"matmul trits4, AVX-VNNI, 256 tokens, one core: of int8 peak", OF_PEAK, T4_VNNI_256, 0, 0.60},
     {"attention, f16 KV, 4096 positions, 4 heads per KV head: of read", OF_READ, ATTENTION, 0,
      0.80},
 };
