@@ -66,15 +66,17 @@ struct passage {
     int n, first;
 };
 
-/* Gets the logits after which tokens[position] of a passage follows. */
+/* Gets the logits after which tokens[position] of a passage follows, and what they say of it: its negative
+ * log likelihood. */
 typedef enum status passage_row(void *context, size_t passage, int position, const float *logits,
-                                struct error *err);
+                                double nll, struct error *err);
 
 /* Sequences that are worth their memory for passages of at least n_shortest tokens. */
 int ppl_sequences_for(const struct ppl_options *options, size_t n_passages, int n_shortest);
 
 /* Runs passages in batches as full as they get, and calls `row` for each scored token: passages in
- * order, positions in order, the same logits whatever the batches are. */
+ * order, positions in order, the same logits whatever the batches are. The likelihoods of a batch are computed
+ * by all threads. */
 enum status ppl_run_passages(struct ppl_model *m, const struct passage *passages, size_t n,
                              passage_row *row, void *context, struct error *err);
 

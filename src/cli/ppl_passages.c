@@ -2,6 +2,7 @@
  * fits, so that no batch is short because a passage ends. */
 #include "base/memory.h"
 #include "cli/ppl.h"
+#include "measure/perplexity.h"
 
 #define MAX_SEQUENCES 64
 
@@ -28,7 +29,9 @@ struct walk {
     int at; /* next token of the passage */
     struct ppl_column *columns;
     struct wanted *wanted;
+    double *nll; /* of the wanted */
     int n_columns, n_wanted;
+    const float *logits; /* of the batch */
 };
 
 /* Takes columns until the batch is full. A sequence serves one passage of a batch, because it can
@@ -57,15 +60,36 @@ static void fill(struct walk *w)
     }
 }
 
+/* One row of the batch. */
+static void score(void *context, int i)
+{
+    struct walk *w = context;
+    int n_vocab = w->m->model.config.n_vocab;
+    const float *logits = w->logits + (size_t)i * (size_t)n_vocab;
+    const struct wanted *wanted = &w->wanted[i];
+    int32_t token = w->passages[wanted->passage].tokens[wanted->position];
+    w->nll[i] = log_sum_exp(logits, n_vocab) - (double)logits[token];
+}
+
+static void score_all(struct walk *w)
+{
+    if (w->m->engine)
+        engine_share(w->m->engine, w->n_wanted, score, w);
+    else
+        for (int i = 0; i < w->n_wanted; i++)
+            score(w, i);
+}
+
 static enum status walk(struct walk *w, passage_row *row, void *context, struct error *err)
 {
     size_t n_vocab = (size_t)w->m->model.config.n_vocab;
     while (w->passage < w->n) {
-        const float *logits;
         fill(w);
-        TRY(ppl_forward(w->m, w->columns, w->n_columns, &logits, err));
-        for (int i = 0; i < w->n_wanted; i++, logits += n_vocab)
-            TRY(row(context, w->wanted[i].passage, w->wanted[i].position, logits, err));
+        TRY(ppl_forward(w->m, w->columns, w->n_columns, &w->logits, err));
+        score_all(w);
+        for (int i = 0; i < w->n_wanted; i++)
+            TRY(row(context, w->wanted[i].passage, w->wanted[i].position,
+                    w->logits + (size_t)i * n_vocab, w->nll[i], err));
     }
     return STATUS_OK;
 }
@@ -77,9 +101,11 @@ enum status ppl_run_passages(struct ppl_model *m, const struct passage *passages
     struct walk w = {.m = m, .passages = passages, .n = n};
     w.columns = memory_alloc(n_batch, sizeof *w.columns);
     w.wanted = memory_alloc(n_batch, sizeof *w.wanted);
-    enum status status =
-        w.columns && w.wanted ? walk(&w, row, context, err) : fail_memory(err, "batch", n_batch);
+    w.nll = memory_alloc(n_batch, sizeof *w.nll);
+    enum status status = w.columns && w.wanted && w.nll ? walk(&w, row, context, err)
+                                                        : fail_memory(err, "batch", n_batch);
     memory_free(w.columns);
+    memory_free(w.nll);
     memory_free(w.wanted);
     return status;
 }

@@ -99,15 +99,14 @@ static void finish_item(struct task_run *r, const struct choice_item *item)
 }
 
 static enum status score_row(void *context, size_t passage, int position, const float *logits,
-                             struct error *err)
+                             double nll, struct error *err)
 {
-    (void)err;
+    (void)logits, (void)err;
     struct task_run *r = context;
     const struct choice_item *item = &r->tasks.items[r->item];
     const struct passage *p = &r->passages[passage];
     size_t choice = passage - r->at;
-    r->likelihoods[choice] +=
-        (double)logits[p->tokens[position]] - log_sum_exp(logits, r->m.model.config.n_vocab);
+    r->likelihoods[choice] -= nll;
     if (position == p->n - 1 && (int)choice == item->n - 1)
         finish_item(r, item);
     return STATUS_OK;

@@ -168,15 +168,14 @@ static enum status score_against_base(struct text_run *r, const float *logits, i
 }
 
 static enum status score_row(void *context, size_t chunk, int position, const float *logits,
-                             struct error *err)
+                             double nll, struct error *err)
 {
     struct text_run *r = context;
-    int32_t token = r->passages[chunk].tokens[position];
-    mean_add(&r->nll, log_sum_exp(logits, r->shape.n_vocab) - (double)logits[token]);
+    mean_add(&r->nll, nll);
     if (r->options->kl_base)
         TRY(logits_writer_add(&r->writer, logits, err));
     if (r->options->kl)
-        TRY(score_against_base(r, logits, token, err));
+        TRY(score_against_base(r, logits, r->passages[chunk].tokens[position], err));
     if (position == r->shape.n_ctx - 1) {
         char value[64];
         snprintf(value, sizeof value, "[%zu]%.4f", chunk + 1, perplexity_of(&r->nll));

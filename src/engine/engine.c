@@ -217,6 +217,26 @@ void engine_close(struct engine *e)
     memory_free(e);
 }
 
+struct shared_work {
+    engine_work *work;
+    void *context;
+    int n, n_threads;
+};
+
+static void do_share(void *context, const struct team_member *me)
+{
+    const struct shared_work *shared = context;
+    int64_t n = shared->n, n_threads = shared->n_threads;
+    for (int64_t i = n * me->index / n_threads; i < n * (me->index + 1) / n_threads; i++)
+        shared->work(shared->context, (int)i);
+}
+
+void engine_share(struct engine *e, int n, engine_work *work, void *context)
+{
+    struct shared_work shared = {work, context, n, e->layout.n_threads};
+    team_run(e->team, do_share, &shared);
+}
+
 void engine_set_trace(struct engine *engine, struct trace *trace)
 {
     engine->trace = trace;

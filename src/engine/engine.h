@@ -67,6 +67,11 @@ const float *session_prefill(struct session *session, const int32_t *tokens, int
 /* One token; its logits. */
 const float *session_decode(struct session *session, int32_t token);
 
+/* Calls work(context, i) once for each i of [0, n), on all threads of the engine; returns when all are
+ * done. For what is computed from logits; not while a pass runs. */
+typedef void engine_work(void *context, int i);
+void engine_share(struct engine *engine, int n, engine_work *work, void *context);
+
 /* Where time goes: fills trace (trace_open) from the next batches of its kind on; NULL ends it. */
 void engine_set_trace(struct engine *engine, struct trace *trace);
 

@@ -104,9 +104,10 @@ static void test_protocol(void **state)
 static void test_same_bits(void **state)
 {
     (void)state;
-    static const char *const ways[] = {
-        "-t 1",      "-t 2 -b 32", "-b 500", "-b 1 -t 1", "--nodes 2 -t 2 --act-scale token",
-        "--isa avx2"};
+    static const char *const ways[] = {"-t 1",      "-t 2 -b 32",
+                                       "-b 500",    "-b 1 -t 1",
+                                       "-t 5",      "--nodes 2 -t 2 --act-scale token",
+                                       "--isa avx2"};
     json_t *first = ppl("-f " TEXT_FILE " -c 100 --chunks 5 -t 2");
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         char arguments[256];

@@ -194,6 +194,28 @@ static void test_prefill_and_decode(void **state)
     free(expected);
 }
 
+static void count_call(void *context, int i)
+{
+    _Atomic int *n_calls = context;
+    n_calls[i]++;
+}
+
+/* Work on all threads: each number once, whether there are fewer than threads or more. */
+static void test_shared_work(void **state)
+{
+    (void)state;
+    struct engine_options options = options_of(KV_FORMAT_F16);
+    struct engine *engine = open_engine(&model, &options);
+    static const int numbers[] = {0, 1, 2, 3, 100};
+    for (int k = 0; k < 5; k++) {
+        _Atomic int n_calls[101] = {0};
+        engine_share(engine, numbers[k], count_call, n_calls);
+        for (int i = 0; i < 101; i++)
+            assert_int_equal(n_calls[i], i < numbers[k]);
+    }
+    engine_close(engine);
+}
+
 static int open_all(void **state)
 {
     (void)state;
@@ -222,6 +244,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_other_sequences_in_the_batch),
         cmocka_unit_test(test_rewind_and_reuse),
         cmocka_unit_test(test_prefill_and_decode),
+        cmocka_unit_test(test_shared_work),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
