@@ -4,6 +4,7 @@
 #ifndef TRINE_KERNELS_ARM_MATMUL_BLOCK_32_H
 #define TRINE_KERNELS_ARM_MATMUL_BLOCK_32_H
 
+#define PANEL_OFFSET OFFSET
 #include "kernels/arm/matmul_tiles.h"
 
 #include "kernels/arm/matmul_fields.h"

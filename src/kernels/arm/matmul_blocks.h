@@ -32,17 +32,15 @@ ALWAYS_INLINE void add_scaled_dots(const struct part *p, int64_t block, int g, i
     }
 }
 
-#if defined(SCALED_ZERO)
+#if defined(PANEL_IS_SCALED)
 ALWAYS_INLINE void scale_codes(const uint8_t *tile, int64_t g, int64_t s, int v, int8x16_t codes[4])
 {
     int64_t group = g * (group_inputs(NULL) / 16) + s;
-    int32x4_t scale = scale_at(tile, group / 16, (int)(group % 16), v);
-    int8x16_t bytes =
-        vreinterpretq_s8_s32(vmulq_n_s32(vandq_s32(scale, vdupq_n_s32(255)), 0x01010101));
-    int8x16_t zero = vmulq_s8(bytes, vdupq_n_s8(SCALED_ZERO));
+    int32x4_t scale = vnegq_s32(scale_at(tile, group / 16, (int)(group % 16), v));
+    scale = vmulq_n_s32(vandq_s32(scale, vdupq_n_s32(255)), 0x01010101);
 #pragma GCC unroll 4
     for (int quad = 0; quad < 4; quad++)
-        codes[quad] = vmlsq_s8(zero, codes[quad], bytes);
+        codes[quad] = vmulq_s8(codes[quad], vreinterpretq_s8_s32(scale));
 }
 
 /* sums = those of a block whose codes hold their scales. */
@@ -63,7 +61,7 @@ ALWAYS_INLINE void add_block_dots(const struct part *p, int64_t block, int n_gro
 {
     const int n_parts = groups_together(n_groups);
     begin_sums(p, 0, 0, sums);
-#if defined(SCALED_ZERO)
+#if defined(PANEL_IS_SCALED)
     if (p->panel) {
         add_panel_dots(p, block, sums);
         return;

@@ -1,7 +1,9 @@
-/* matmul of q2_k: 2 bits, a 4-bit scale and minimum per 16 inputs, f16 scales of both per 256. */
+/* matmul of q2_k: 2 bits, a 4-bit scale and minimum per 16 inputs, f16 scales of both per 256. Codes of a
+ * panel hold their scales: up to 3 * 15. */
 #ifndef TRINE_KERNELS_ARM_MATMUL_Q2_K_H
 #define TRINE_KERNELS_ARM_MATMUL_Q2_K_H
 
+#define PANEL_IS_SCALED
 #include "kernels/arm/matmul_tiles.h"
 
 #include "kernels/arm/matmul_fields.h"

@@ -1,9 +1,10 @@
 /* matmul of q3_k: 3 bits, code - 4, 6-bit scales per 16 inputs, f16 scales per 256. Two groups of codes
- * lie together. In a panel they hold their scales: 4 - code times one is from -128 to 124. */
+ * lie together. In a panel they hold their scales: (code - 4) * -scale is from -128 to 124. */
 #ifndef TRINE_KERNELS_ARM_MATMUL_Q3_K_H
 #define TRINE_KERNELS_ARM_MATMUL_Q3_K_H
 
-#define SCALED_ZERO 4
+#define PANEL_IS_SCALED
+#define PANEL_OFFSET (-4)
 #include "kernels/arm/matmul_tiles.h"
 
 #include "kernels/arm/matmul_blocks.h"
@@ -56,7 +57,7 @@ ALWAYS_INLINE int32x4_t scale_at(const uint8_t *tile, int64_t block, int group, 
 
 ALWAYS_INLINE void tile_part(const struct part *p, union tile_sums *to)
 {
-    add_blocks(p, GROUPS, -SCALED_ZERO, UNIT_BYTES, to->y);
+    add_blocks(p, GROUPS, PANEL_OFFSET, UNIT_BYTES, to->y);
 }
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef TRINE_KERNELS_ARM_MATMUL_Q6_K_H
 #define TRINE_KERNELS_ARM_MATMUL_Q6_K_H
 
+#define PANEL_OFFSET (-32)
 #include "kernels/arm/matmul_tiles.h"
 
 #include "kernels/arm/matmul_blocks.h"
@@ -43,7 +44,7 @@ ALWAYS_INLINE void tile_part(const struct part *p, union tile_sums *to)
     for (int64_t block = 0; block < p->job->a.n_cols / BLOCK; block++) {
         const uint8_t *d = p->tile + block / 2 * UNIT_BYTES + block % 2 * 2 * TILE_ROWS;
         struct sums sums;
-        add_block_dots(p, block, GROUPS, -32, &sums);
+        add_block_dots(p, block, GROUPS, PANEL_OFFSET, &sums);
         add_block(p, block, d, &sums, to->y);
     }
 }
