@@ -149,6 +149,7 @@ KERNEL(top_k, none, avx2, 1, top_k_avx2)
 #endif
 
 #if defined(__aarch64__)
+KERNEL(pack, trits4, neon, 16, pack_trits4_neon)
 KERNEL(pack, q4_0, neon, 16, pack_q4_0_neon)
 KERNEL(pack, q8_0, neon, 16, pack_q8_0_neon)
 KERNEL(pack, q6_k, neon, 16, pack_q6_k_neon)

@@ -124,15 +124,6 @@ void pack_q4_k_neon(const union job *job, int begin, int end)
     pack_blocks(&job->pack, begin, end, 256, zero, put_q4_k);
 }
 
-/* Field 0 to 3 of 2 bits of four quads, side by side. */
-static inline uint8x16_t joined_fields(const uint8x16_t quad[4], int field)
-{
-    uint8x16_t low[4];
-    for (int i = 0; i < 4; i++)
-        low[i] = vshlq_u8(quad[i], vdupq_n_s8((int8_t)(-2 * field)));
-    return vsliq_n_u8(vsliq_n_u8(low[0], low[1], 2), vsliq_n_u8(low[2], low[3], 2), 4);
-}
-
 /* Byte i of row r becomes byte r of row i. */
 static inline void put_transposed(const struct block_rows *rows, int at, uint8_t *to)
 {
@@ -169,9 +160,11 @@ static void put_q6_k(const struct block_rows *rows, int k, uint8_t *unit)
             put_low_nibbles(second, v, to + 2 * GROUP_BYTES);
             put_high_nibbles(first, v, to + 4 * GROUP_BYTES);
             put_high_nibbles(second, v, to + 6 * GROUP_BYTES);
-            for (int field = 0; field < 4; field++)
-                vst1q_u8(to + 2 * field * GROUP_BYTES + 2 * STEP_BYTES + 16 * v,
-                         joined_fields(high, field));
+            for (int field = 0; field < 4; field++, to += 2 * GROUP_BYTES) {
+                vst1q_u8(to + 2 * STEP_BYTES + 16 * v, joined_fields(high));
+                for (int quad = 0; quad < 4; quad++)
+                    high[quad] = vshrq_n_u8(high[quad], 2);
+            }
         }
 }
 

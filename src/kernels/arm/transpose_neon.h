@@ -1,4 +1,4 @@
-/* 4 rows of 4 dwords become 4 columns. */
+/* 4 rows of 4 dwords become 4 columns, whose low bits join to bytes. */
 #ifndef TRINE_KERNELS_ARM_TRANSPOSE_NEON_H
 #define TRINE_KERNELS_ARM_TRANSPOSE_NEON_H
 
@@ -15,6 +15,13 @@ static inline void transpose_4x4(const uint8x16_t rows[4], uint8x16_t column[4])
     column[1] = vreinterpretq_u8_u32(vzip2q_u32(low02, low13));
     column[2] = vreinterpretq_u8_u32(vzip1q_u32(high02, high13));
     column[3] = vreinterpretq_u8_u32(vzip2q_u32(high02, high13));
+}
+
+/* The lowest 2 bits of four columns side by side. */
+static inline uint8x16_t joined_fields(const uint8x16_t column[4])
+{
+    uint8x16_t low = vsliq_n_u8(column[0], column[1], 2);
+    return vsliq_n_u8(low, vsliq_n_u8(column[2], column[3], 2), 4);
 }
 
 #endif
