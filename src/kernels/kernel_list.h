@@ -189,4 +189,8 @@ KERNEL(rms_norm, none, neon, 1, rms_norm_neon)
 KERNEL(hadamard, none, neon, 1, hadamard_neon)
 KERNEL(attention, none, neon, 1, attention_neon)
 KERNEL(attention_fold, none, neon, 1, attention_fold_neon)
+KERNEL(squares, none, neon, 1, squares_neon)
+KERNEL(rope, none, neon, 1, rope_neon)
+KERNEL(kv_store, none, neon, 1, kv_store_neon)
+KERNEL(reduce, none, neon, 1, reduce_neon)
 #endif

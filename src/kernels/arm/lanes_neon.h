@@ -118,6 +118,18 @@ static inline struct lanes lanes_add(struct lanes a, struct lanes b)
     EACH_QUARTER(vaddq_f32(a.v[i], b.v[i]));
 }
 
+/* Sums of int32, and int32 as floats: for reduce, which AVX-512 leaves to AVX2. */
+static inline struct lanes lanes_add_int32(struct lanes a, struct lanes b)
+{
+    EACH_QUARTER(vreinterpretq_f32_s32(
+        vaddq_s32(vreinterpretq_s32_f32(a.v[i]), vreinterpretq_s32_f32(b.v[i]))));
+}
+
+static inline struct lanes lanes_from_int32(struct lanes a)
+{
+    EACH_QUARTER(vcvtq_f32_s32(vreinterpretq_s32_f32(a.v[i])));
+}
+
 static inline struct lanes lanes_sub(struct lanes a, struct lanes b)
 {
     EACH_QUARTER(vsubq_f32(a.v[i], b.v[i]));

@@ -110,6 +110,20 @@ static inline struct lanes lanes_add(struct lanes a, struct lanes b)
     return (struct lanes){_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
 }
 
+/* Sums of int32, and int32 as floats: for reduce, which AVX-512 leaves to AVX2. */
+static inline struct lanes lanes_add_int32(struct lanes a, struct lanes b)
+{
+    __m256i low = _mm256_add_epi32(_mm256_castps_si256(a.low), _mm256_castps_si256(b.low));
+    __m256i high = _mm256_add_epi32(_mm256_castps_si256(a.high), _mm256_castps_si256(b.high));
+    return (struct lanes){_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)};
+}
+
+static inline struct lanes lanes_from_int32(struct lanes a)
+{
+    return (struct lanes){_mm256_cvtepi32_ps(_mm256_castps_si256(a.low)),
+                          _mm256_cvtepi32_ps(_mm256_castps_si256(a.high))};
+}
+
 static inline struct lanes lanes_sub(struct lanes a, struct lanes b)
 {
     return (struct lanes){_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
