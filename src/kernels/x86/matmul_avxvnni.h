@@ -12,16 +12,29 @@ ALWAYS_INLINE __m256i add_quad(__m256i acc, __m256i codes, __m256i quad)
     return acc;
 }
 
-/* acc[half] += codes of that half . the quad at q. One statement with its broadcast: else gcc loads
- * broadcasts early, runs out of registers and spills sums. */
+/* acc[half] += what VNNI's `name` multiplies: factors of that half and the 32 bits at q. One statement with
+ * their broadcast: else gcc loads broadcasts early, runs out of registers and spills sums. */
+#define ADD_BROADCAST(name, acc, factor0, factor1, q)                                              \
+    do {                                                                                           \
+        __m256i all_;                                                                              \
+        __asm__("vpbroadcastd %5, %2\n\t"                                                          \
+                "%{vex%} " name " %2, %3, %0\n\t"                                                  \
+                "%{vex%} " name " %2, %4, %1"                                                      \
+                : "+x"((acc)[0]), "+x"((acc)[1]), "=&x"(all_)                                      \
+                : "x"(factor0), "x"(factor1), "m"(*(const int32_t *)(const void *)(q)));           \
+    } while (0)
+
+/* Bytes of codes times a quad. */
 ALWAYS_INLINE void add_token_quad(__m256i acc[2], __m256i codes0, __m256i codes1, const int8_t *q)
 {
-    __m256i quad;
-    __asm__("vpbroadcastd %5, %2\n\t"
-            "%{vex%} vpdpbusd %2, %3, %0\n\t"
-            "%{vex%} vpdpbusd %2, %4, %1"
-            : "+x"(acc[0]), "+x"(acc[1]), "=&x"(quad)
-            : "x"(codes0), "x"(codes1), "m"(*(const int32_t *)(const void *)q));
+    ADD_BROADCAST("vpdpbusd", acc, codes0, codes1, q);
+}
+
+/* Pairs of int16 times a pair. */
+ALWAYS_INLINE void add_token_pair(__m256i acc[2], __m256i pairs0, __m256i pairs1,
+                                  const int32_t *pair)
+{
+    ADD_BROADCAST("vpdpwssd", acc, pairs0, pairs1, pair);
 }
 
 #endif

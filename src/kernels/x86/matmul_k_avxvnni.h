@@ -35,32 +35,37 @@ ALWAYS_INLINE __m256i add_part(__m256i sum, const __m256i codes[8], const int8_t
     return sum;
 }
 
-/* sum = over n_groups groups, scale * (sum of code * q, from what start has for the group if is_prepared, or
- * SUM_START). lines: scales as floats. Exact, if every sum is below 2^22 and every partial one of the products
- * with scales below 2^24: one fused multiply-add where integers take the two of vpmulld and an addition. */
+/* sum (is_first: =, else +=) scale * (sum of code * q over a group, from what start has for it if
+ * is_prepared, or SUM_START). line: scales as floats. */
+ALWAYS_INLINE void panel_group(const uint8_t *codes, const int8_t *q, const int32_t *start,
+                               int64_t start_stride, const float *line, int group_quads,
+                               bool is_prepared, bool is_first, int n, __m256 sum[PANEL_TOKENS][2])
+{
+    __m256i acc[PANEL_TOKENS][2];
+#pragma GCC unroll 6
+    for (int t = 0; t < n; t++)
+        acc[t][0] = acc[t][1] =
+            _mm256_set1_epi32(is_prepared ? start[t * start_stride] : SUM_START);
+    panel_quads(codes, q, group_quads, n, acc);
+#pragma GCC unroll 6
+    for (int t = 0; t < n; t++)
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; h++) {
+            __m256 s = float_of_sum(acc[t][h]), scale = _mm256_load_ps(line + 8 * h);
+            sum[t][h] = is_first ? _mm256_mul_ps(s, scale) : _mm256_fmadd_ps(s, scale, sum[t][h]);
+        }
+}
+
+/* sum = that of n_groups groups. Exact, if every sum is below 2^22 and every partial one of the products with
+ * scales below 2^24: one fused multiply-add where integers take the two of vpmulld and an addition. */
 ALWAYS_INLINE void panel_part(const uint8_t *codes, const int8_t *q, const int32_t *start,
                               int64_t start_stride, const float *lines, int n_groups,
                               int group_quads, bool is_prepared, int n, __m256 sum[PANEL_TOKENS][2])
 {
-#pragma GCC unroll 6
-    for (int t = 0; t < n; t++)
-        sum[t][0] = sum[t][1] = _mm256_setzero_ps();
-    for (int g = 0; g < n_groups; g++, lines += TILE_ROWS) {
-        __m256i acc[PANEL_TOKENS][2];
-#pragma GCC unroll 6
-        for (int t = 0; t < n; t++)
-            acc[t][0] = acc[t][1] =
-                _mm256_set1_epi32(is_prepared ? start[t * start_stride + g] : SUM_START);
-#pragma GCC unroll 2
-        for (int i = 0; i < group_quads; i += 4, codes += 4 * STEP_BYTES, q += 16)
-            panel_quads(codes, q, 4, n, acc);
-#pragma GCC unroll 6
-        for (int t = 0; t < n; t++)
-#pragma GCC unroll 2
-            for (int h = 0; h < 2; h++)
-                sum[t][h] = _mm256_fmadd_ps(float_of_sum(acc[t][h]), _mm256_load_ps(lines + 8 * h),
-                                            sum[t][h]);
-    }
+    panel_group(codes, q, start, start_stride, lines, group_quads, is_prepared, true, n, sum);
+    for (int g = 1; g < n_groups; g++)
+        panel_group(codes + g * group_quads * STEP_BYTES, q + 4 * g * group_quads, start + g,
+                    start_stride, lines + g * TILE_ROWS, group_quads, is_prepared, false, n, sum);
 }
 
 /* sum = the same over a block, rounded once. n_exact: the groups that panel_part may add. */
@@ -150,11 +155,8 @@ ALWAYS_INLINE void panel_mins(const struct panel *p, int block, int token, const
     for (int i = 0; i < n_pairs; i++, lines += STEP_BYTES) {
         __m256i min[2] = {load_256(lines), load_256(lines + 32)};
 #pragma GCC unroll 6
-        for (int t = 0; t < n; t++) {
-            __m256i sums = _mm256_set1_epi32(pairs[t * p->sum_stride + i]);
-            acc[t][0] = _mm256_dpwssd_avx_epi32(acc[t][0], min[0], sums);
-            acc[t][1] = _mm256_dpwssd_avx_epi32(acc[t][1], min[1], sums);
-        }
+        for (int t = 0; t < n; t++)
+            add_token_pair(acc[t], min[0], min[1], pairs + t * p->sum_stride + i);
     }
 #pragma GCC unroll 6
     for (int t = 0; t < n; t++) {

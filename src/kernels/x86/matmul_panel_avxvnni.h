@@ -24,7 +24,7 @@
 ALWAYS_INLINE void panel_quads(const uint8_t *codes, const int8_t *q, int n_quads, int n,
                                __m256i acc[PANEL_TOKENS][2])
 {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < n_quads; i++) {
         __m256i codes0 = load_256(codes + i * STEP_BYTES);
         __m256i codes1 = load_256(codes + i * STEP_BYTES + 32);
