@@ -109,18 +109,41 @@ ALWAYS_INLINE __m256i add_quad_16(__m256i acc, __m256i codes, __m256i quad)
     return acc;
 }
 
-/* acc += one field of both halves of a step times a quad of each of n tokens, stride apart. The
- * field is unpacked once and a broadcast serves both halves. */
-ALWAYS_INLINE void add_field(const __m256i w[2], int shift, __m256i mask, const int8_t *q,
-                             int64_t stride, int n, __m256i acc[MAX_TOKENS][2])
+/* acc (is_first: =, else +=) codes of both halves times a quad of each of n tokens, stride apart, as int16
+ * pairs: a broadcast serves both halves. */
+ALWAYS_INLINE void add_codes_16(__m256i codes0, __m256i codes1, const int8_t *q, int64_t stride,
+                                bool is_first, int n, __m256i acc[MAX_TOKENS][2])
 {
-    __m256i codes0 = _mm256_and_si256(_mm256_srli_epi16(w[0], shift), mask);
-    __m256i codes1 = _mm256_and_si256(_mm256_srli_epi16(w[1], shift), mask);
 #pragma GCC unroll 4
     for (int t = 0; t < n; t++) {
         __m256i quad = broadcast_quad(q + t * stride);
-        acc[t][0] = add_quad_16(acc[t][0], codes0, quad);
-        acc[t][1] = add_quad_16(acc[t][1], codes1, quad);
+        if (is_first) {
+            acc[t][0] = _mm256_maddubs_epi16(codes0, quad);
+            acc[t][1] = _mm256_maddubs_epi16(codes1, quad);
+        } else {
+            acc[t][0] = add_quad_16(acc[t][0], codes0, quad);
+            acc[t][1] = add_quad_16(acc[t][1], codes1, quad);
+        }
+    }
+}
+
+/* The same of one field of both halves of a step. */
+ALWAYS_INLINE void add_field(const __m256i w[2], int shift, __m256i mask, const int8_t *q,
+                             int64_t stride, bool is_first, int n, __m256i acc[MAX_TOKENS][2])
+{
+    __m256i codes0 = _mm256_and_si256(_mm256_srli_epi16(w[0], shift), mask);
+    __m256i codes1 = _mm256_and_si256(_mm256_srli_epi16(w[1], shift), mask);
+    add_codes_16(codes0, codes1, q, stride, is_first, n, acc);
+}
+
+/* acc += scale * the joined pairs of n tokens. scale: twice in each lane. */
+ALWAYS_INLINE void add_scaled_pairs(const __m256i pairs[MAX_TOKENS][2], __m256i scale0,
+                                    __m256i scale1, int n, __m256i acc[MAX_TOKENS][2])
+{
+#pragma GCC unroll 4
+    for (int t = 0; t < n; t++) {
+        acc[t][0] = _mm256_add_epi32(acc[t][0], _mm256_madd_epi16(pairs[t][0], scale0));
+        acc[t][1] = _mm256_add_epi32(acc[t][1], _mm256_madd_epi16(pairs[t][1], scale1));
     }
 }
 

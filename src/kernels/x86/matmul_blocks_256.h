@@ -104,8 +104,9 @@ ALWAYS_INLINE void panel_copy_blocks(const struct panel *p, const struct blocks 
     TILE_KERNEL(name##_4, name##_tokens, 4)                                                        \
     static const struct tile_kernels name##_few = {name##_1, name##_2, name##_4, NULL};
 
-/* name_many, of bytes. start: of sums of activations; runs: of PANEL_RUNS. */
-#define BLOCKS_MANY(name, start, runs)                                                             \
+/* name_many, of bytes. few_tokens: those that name_few takes; start: of sums of activations; runs: of
+ * PANEL_RUNS. */
+#define BLOCKS_MANY(name, few_tokens, start, runs)                                                 \
     static void name##_copy(const struct panel *p)                                                 \
     {                                                                                              \
         panel_copy_blocks(p, &name##_blocks, start);                                               \
@@ -114,7 +115,7 @@ ALWAYS_INLINE void panel_copy_blocks(const struct panel *p, const struct blocks 
     {                                                                                              \
         panel_unpack_blocks(p, &name##_blocks, tile);                                              \
     }                                                                                              \
-    static const struct panel_ops name##_many = {.few = FEW_TOKENS,                                \
+    static const struct panel_ops name##_many = {.few = few_tokens,                                \
                                                  .inputs = PANEL_INPUTS,                           \
                                                  .act_bytes = 1,                                   \
                                                  .sums = PANEL_INPUTS / GROUP,                     \

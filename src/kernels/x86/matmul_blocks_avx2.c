@@ -27,18 +27,11 @@ ALWAYS_INLINE void add_codes(const struct blocks *b, const uint8_t *steps, int q
                              const int8_t *q, int64_t stride, int n, __m256i sums[MAX_TOKENS][2])
 {
     __m256i dot[MAX_TOKENS][2];
-#pragma GCC unroll 4
-    for (int t = 0; t < n; t++)
-        dot[t][0] = dot[t][1] = _mm256_setzero_si256();
 #pragma GCC unroll 8
     for (int k = quad0; k < quad0 + n_quads; k++) {
-        __m256i codes[2] = {unpack_block_quad(b, steps, k), unpack_block_quad(b, steps + 32, k)};
-#pragma GCC unroll 4
-        for (int t = 0; t < n; t++) {
-            __m256i quad = broadcast_quad(q + t * stride + 4 * k);
-            dot[t][0] = add_quad_16(dot[t][0], codes[0], quad);
-            dot[t][1] = add_quad_16(dot[t][1], codes[1], quad);
-        }
+        __m256i codes0 = unpack_block_quad(b, steps, k);
+        __m256i codes1 = unpack_block_quad(b, steps + 32, k);
+        add_codes_16(codes0, codes1, q + 4 * k, stride, k == quad0, n, dot);
     }
 #pragma GCC unroll 4
     for (int t = 0; t < n; t++) {
@@ -98,9 +91,9 @@ BLOCKS_FEW(q4_1, .has_min = true)
 BLOCKS_FEW(q5_0, .zero = 16, .has_fifth = true)
 BLOCKS_FEW(q5_1, .has_fifth = true, .has_min = true)
 BLOCKS_FEW(iq4_nl, .is_iq4 = true)
-BLOCKS_MANY(q4_1, 0, codes_4)
-BLOCKS_MANY(q5_0, 0, codes_5)
-BLOCKS_MANY(q5_1, 0, codes_5_min)
+BLOCKS_MANY(q4_1, FEW_TOKENS, 0, codes_4)
+BLOCKS_MANY(q5_0, FEW_TOKENS, 0, codes_5)
+BLOCKS_MANY(q5_1, FEW_TOKENS, 0, codes_5_min)
 BLOCKS_KERNEL(q4_1, avx2)
 BLOCKS_KERNEL(q5_0, avx2)
 BLOCKS_KERNEL(q5_1, avx2)

@@ -37,6 +37,22 @@ ALWAYS_INLINE __m256i unpack_3_bits(const uint8_t *half, int k)
     return _mm256_or_si256(low, _mm256_and_si256(high, _mm256_set1_epi8(4)));
 }
 
+/* Packings of blocks of 256. */
+enum k_kind { Q4_K, Q5_K, Q2_K, Q3_K, IQ4_XS };
+
+/* Quad k of one half of 32 inputs: codes, of iq4_xs values with 128 added. */
+ALWAYS_INLINE __m256i unpack_k_quad(enum k_kind kind, const uint8_t *half, int k)
+{
+    if (kind == Q3_K)
+        return unpack_3_bits(half, k);
+    if (kind == IQ4_XS)
+        return _mm256_shuffle_epi8(iq4_table(128), unpack_nibbles(half, k, false));
+    if (kind != Q2_K)
+        return unpack_nibbles(half, k, kind == Q5_K);
+    __m256i step = load_256(half + k / 4 * STEP_BYTES);
+    return _mm256_and_si256(_mm256_srli_epi16(step, k % 4 * 2), _mm256_set1_epi8(3));
+}
+
 enum { GROUP = 32, GROUP_STEPS = 4, GROUP_QUADS = 8 };
 
 /* A packing with a scale for each block of 32; constant in every template. */

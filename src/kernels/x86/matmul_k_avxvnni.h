@@ -2,6 +2,7 @@
 #ifndef TRINE_KERNELS_X86_MATMUL_K_AVXVNNI_H
 #define TRINE_KERNELS_X86_MATMUL_K_AVXVNNI_H
 
+#include "kernels/x86/matmul_codes_256.h"
 #include "kernels/x86/matmul_panel_avxvnni.h"
 
 enum { BLOCK = 256, BLOCK_QUADS = 64 };
@@ -15,24 +16,42 @@ ALWAYS_INLINE void start_groups(const int32_t *act_sum, int n_groups, int zero, 
     }
 }
 
-/* sum + scale * (start + sum of code * q) over the groups of one half of 32 inputs. is_narrow: sums fit
- * int16, so that one multiply-add of int16 pairs scales and adds, the upper half of a sum being multiplied
- * by that of the scale, zero. */
-ALWAYS_INLINE __m256i add_part(__m256i sum, const __m256i codes[8], const int8_t *q,
-                               const __m256i *scale, const int32_t *start, int group_quads,
-                               bool is_narrow)
+/* Groups of 16 or 32 inputs. */
+#define GROUP_QUADS(kind) ((kind) == Q2_K || (kind) == Q3_K ? 4 : 8)
+
+/* acc += scale * (start + sum of code * q) over the groups of 32 inputs and n tokens. scale: of each half;
+ * start: 0 if NULL, 16 apart. Sums of groups of 16 fit int16, so that one multiply-add of int16 pairs
+ * scales and adds, the upper half of a sum being multiplied by that of the scale, zero. */
+ALWAYS_INLINE void add_part(enum k_kind kind, const uint8_t *part, const int8_t *q, int64_t stride,
+                            const __m256i *scale0, const __m256i *scale1, const int32_t *start,
+                            int n, __m256i acc[MAX_TOKENS][2])
 {
+    const int group_quads = GROUP_QUADS(kind);
 #pragma GCC unroll 2
-    for (int k = 0; k < 8; k += group_quads) {
-        __m256i dot = start ? _mm256_set1_epi32(start[k / group_quads]) : _mm256_setzero_si256();
+    for (int g = 0; g < 8 / group_quads; g++) {
+        __m256i dot[MAX_TOKENS][2];
+#pragma GCC unroll 4
+        for (int t = 0; t < n; t++)
+            dot[t][0] = dot[t][1] =
+                start ? _mm256_set1_epi32(start[16 * t + g]) : _mm256_setzero_si256();
 #pragma GCC unroll 8
-        for (int i = k; i < k + group_quads; i++)
-            dot = add_quad(dot, codes[i], broadcast_quad(q + 4 * i));
-        __m256i factor = scale[k / group_quads];
-        sum = is_narrow ? _mm256_dpwssd_avx_epi32(sum, dot, factor)
-                        : _mm256_add_epi32(sum, _mm256_mullo_epi32(dot, factor));
+        for (int k = g * group_quads; k < (g + 1) * group_quads; k++) {
+            __m256i codes0 = unpack_k_quad(kind, part, k);
+            __m256i codes1 = unpack_k_quad(kind, part + 32, k);
+#pragma GCC unroll 4
+            for (int t = 0; t < n; t++)
+                add_token_quad(dot[t], codes0, codes1, q + t * stride + 4 * k);
+        }
+#pragma GCC unroll 4
+        for (int t = 0; t < n; t++)
+#pragma GCC unroll 2
+            for (int h = 0; h < 2; h++) {
+                __m256i scale = h ? scale1[g] : scale0[g];
+                acc[t][h] = group_quads == 4
+                                ? _mm256_dpwssd_avx_epi32(acc[t][h], dot[t][h], scale)
+                                : _mm256_add_epi32(acc[t][h], _mm256_mullo_epi32(dot[t][h], scale));
+            }
     }
-    return sum;
 }
 
 /* sum (is_first: =, else +=) scale * (sum of code * q over a group, from what start has for it if

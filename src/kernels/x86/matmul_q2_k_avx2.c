@@ -12,16 +12,9 @@ ALWAYS_INLINE void add_codes(const uint8_t *step, __m256i scale0, __m256i scale1
     const __m256i w[2] = {load_256(step), load_256(step + 32)}, mask = _mm256_set1_epi8(3);
     __m256i dot[MAX_TOKENS][2];
 #pragma GCC unroll 4
-    for (int t = 0; t < n; t++)
-        dot[t][0] = dot[t][1] = _mm256_setzero_si256();
-#pragma GCC unroll 4
     for (int k = 0; k < 4; k++)
-        add_field(w, 2 * k, mask, q + 4 * k, stride, n, dot);
-#pragma GCC unroll 4
-    for (int t = 0; t < n; t++) {
-        acc[t][0] = _mm256_add_epi32(acc[t][0], _mm256_madd_epi16(dot[t][0], scale0));
-        acc[t][1] = _mm256_add_epi32(acc[t][1], _mm256_madd_epi16(dot[t][1], scale1));
-    }
+        add_field(w, 2 * k, mask, q + 4 * k, stride, k == 0, n, dot);
+    add_scaled_pairs(dot, scale0, scale1, n, acc);
 }
 
 ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *unit, int row0,

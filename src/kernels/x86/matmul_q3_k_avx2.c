@@ -14,23 +14,12 @@ ALWAYS_INLINE void add_group_codes(const uint8_t *steps, int quad0, __m256i scal
 {
     __m256i dot[MAX_TOKENS][2];
 #pragma GCC unroll 4
-    for (int t = 0; t < n; t++)
-        dot[t][0] = dot[t][1] = _mm256_setzero_si256();
-#pragma GCC unroll 4
     for (int k = 0; k < 4; k++) {
-        __m256i codes[2] = {unpack_3_bits(steps, quad0 + k), unpack_3_bits(steps + 32, quad0 + k)};
-#pragma GCC unroll 4
-        for (int t = 0; t < n; t++) {
-            __m256i quad = broadcast_quad(q + t * stride + 4 * k);
-            dot[t][0] = add_quad_16(dot[t][0], codes[0], quad);
-            dot[t][1] = add_quad_16(dot[t][1], codes[1], quad);
-        }
+        __m256i codes0 = unpack_3_bits(steps, quad0 + k);
+        __m256i codes1 = unpack_3_bits(steps + 32, quad0 + k);
+        add_codes_16(codes0, codes1, q + 4 * k, stride, k == 0, n, dot);
     }
-#pragma GCC unroll 4
-    for (int t = 0; t < n; t++) {
-        acc[t][0] = _mm256_add_epi32(acc[t][0], _mm256_madd_epi16(dot[t][0], scale0));
-        acc[t][1] = _mm256_add_epi32(acc[t][1], _mm256_madd_epi16(dot[t][1], scale1));
-    }
+    add_scaled_pairs(dot, scale0, scale1, n, acc);
 }
 
 /* y += (acc - 4 * sum of scale * sum of activations) * d * act scale. */

@@ -1,24 +1,9 @@
 /* matmul of q4_k and q5_k: codes times int8 in int16 pairs, of 32 inputs (2 * 8 * 15 * 127 < 2^15) or
  * with five bits of 16, times the 6-bit scale in the multiply-add that joins a pair. */
+#include "kernels/x86/matmul_codes_256.h"
 #include "kernels/x86/matmul_mins_panel_avx2.h"
 
 enum { BLOCK = 256, GROUPS = 8, HEADER = PACKED_K_LINES_AT + 12 * TILE_ROWS };
-
-/* Codes of one quad (0 to 7) of both halves of a group. */
-ALWAYS_INLINE void unpack_codes(const uint8_t *steps, int quad, bool has_fifth, __m256i codes[2])
-{
-    const __m256i low_4 = _mm256_set1_epi8(15), fifth = _mm256_set1_epi8(16);
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; h++) {
-        __m256i v = load_256(steps + quad / 2 * STEP_BYTES + 32 * h);
-        codes[h] = _mm256_and_si256(_mm256_srli_epi16(v, quad % 2 * 4), low_4);
-        if (!has_fifth)
-            continue;
-        __m256i bits = load_256(steps + 4 * STEP_BYTES + 32 * h);
-        bits = quad < 4 ? _mm256_slli_epi16(bits, 4 - quad) : _mm256_srli_epi16(bits, quad - 4);
-        codes[h] = _mm256_or_si256(codes[h], _mm256_and_si256(bits, fifth));
-    }
-}
 
 /* acc += scale * sum of code * q over `quads` quads of a group. */
 ALWAYS_INLINE void add_quads(const uint8_t *steps, int quad0, int n_quads, bool has_fifth,
@@ -26,25 +11,13 @@ ALWAYS_INLINE void add_quads(const uint8_t *steps, int quad0, int n_quads, bool 
                              __m256i acc[MAX_TOKENS][2])
 {
     __m256i dot[MAX_TOKENS][2];
-#pragma GCC unroll 4
-    for (int t = 0; t < n; t++)
-        dot[t][0] = dot[t][1] = _mm256_setzero_si256();
 #pragma GCC unroll 8
     for (int k = quad0; k < quad0 + n_quads; k++) {
-        __m256i codes[2];
-        unpack_codes(steps, k, has_fifth, codes);
-#pragma GCC unroll 4
-        for (int t = 0; t < n; t++) {
-            __m256i quad = broadcast_quad(q + t * stride + 4 * k);
-            dot[t][0] = add_quad_16(dot[t][0], codes[0], quad);
-            dot[t][1] = add_quad_16(dot[t][1], codes[1], quad);
-        }
+        __m256i codes0 = unpack_nibbles(steps, k, has_fifth);
+        __m256i codes1 = unpack_nibbles(steps + 32, k, has_fifth);
+        add_codes_16(codes0, codes1, q + 4 * k, stride, k == quad0, n, dot);
     }
-#pragma GCC unroll 4
-    for (int t = 0; t < n; t++) {
-        acc[t][0] = _mm256_add_epi32(acc[t][0], _mm256_madd_epi16(dot[t][0], scale0));
-        acc[t][1] = _mm256_add_epi32(acc[t][1], _mm256_madd_epi16(dot[t][1], scale1));
-    }
+    add_scaled_pairs(dot, scale0, scale1, n, acc);
 }
 
 ALWAYS_INLINE void add_block(const struct activations *a, const uint8_t *unit, bool has_fifth,
@@ -118,10 +91,9 @@ static void unpack(const struct panel *p, const uint8_t *tile, bool has_fifth)
         for (int g = 0; g < GROUPS; g++, steps += (4 + has_fifth) * STEP_BYTES)
 #pragma GCC unroll 8
             for (int quad = 0; quad < 8; quad++, to += STEP_BYTES) {
-                __m256i codes[2];
-                unpack_codes(steps, quad, has_fifth, codes);
-                _mm256_store_si256((__m256i *)to, codes[0]);
-                _mm256_store_si256((__m256i *)(to + 32), codes[1]);
+                _mm256_store_si256((__m256i *)to, unpack_nibbles(steps, quad, has_fifth));
+                _mm256_store_si256((__m256i *)(to + 32),
+                                   unpack_nibbles(steps + 32, quad, has_fifth));
             }
     }
 }

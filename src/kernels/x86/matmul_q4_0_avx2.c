@@ -9,13 +9,10 @@ ALWAYS_INLINE void dot_group(const uint8_t *steps, const int8_t *q, int64_t stri
 {
     const __m256i mask = _mm256_set1_epi8(15);
 #pragma GCC unroll 4
-    for (int t = 0; t < n; t++)
-        acc[t][0] = acc[t][1] = _mm256_setzero_si256();
-#pragma GCC unroll 4
     for (int s = 0; s < GROUP_STEPS; s++) {
         __m256i w[2] = {load_256(steps + s * STEP_BYTES), load_256(steps + s * STEP_BYTES + 32)};
-        add_field(w, 0, mask, q + s * 8, stride, n, acc);
-        add_field(w, 4, mask, q + s * 8 + 4, stride, n, acc);
+        add_field(w, 0, mask, q + s * 8, stride, s == 0, n, acc);
+        add_field(w, 4, mask, q + s * 8 + 4, stride, false, n, acc);
     }
 }
 

@@ -2,7 +2,7 @@
 #include "kernels/x86/matmul_k_avxvnni.h"
 #include "kernels/x86/matmul_q6_k_avx2.h"
 
-enum { ZERO = 32, GROUP_QUADS = 4 };
+enum { ZERO = 32, SUB_QUADS = 4 };
 
 /* Scales of 8 rows. */
 ALWAYS_INLINE __m256i wide_scales(const uint8_t *scales)
@@ -116,7 +116,7 @@ ALWAYS_INLINE void panel_blocks(const struct panel *p, int token, __m256 state[]
         const float *lines = (const float *)p->extra + b * SUBS * TILE_ROWS;
         __m256 sum[PANEL_TOKENS][2];
         /* 2 * 128 * 16 * 32 * 127 < 2^24 */
-        panel_block(p, b, token, lines, GROUP_QUADS, 2, true, n, sum);
+        panel_block(p, b, token, lines, SUB_QUADS, 2, true, n, sum);
         panel_floats(p->scales + b * TILE_ROWS, act_scale + b, act_stride, false, n, sum, state);
     }
 }

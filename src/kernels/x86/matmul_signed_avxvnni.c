@@ -1,30 +1,19 @@
 /* matmul of packings of blocks of 256 whose groups have a signed scale of 6 bits: q3_k, groups of 16, and
  * iq4_xs, groups of 32, whose values are bytes with 128 added. A part is 32 inputs. */
-#include "kernels/x86/matmul_codes_256.h"
 #include "kernels/x86/matmul_k_avxvnni.h"
 #include "kernels/x86/matmul_mins_avx2.h"
 
-enum kind { Q3_K, IQ4_XS };
 enum { PARTS = 8, PART_QUADS = 8 };
 
-#define ZERO(kind)        ((kind) == Q3_K ? 4 : 128)
-#define HEADER(kind)      ((kind) == Q3_K ? PACKED_K_LINES_AT + 12 * TILE_ROWS : 64 + 4 * TILE_ROWS)
-#define PART_BYTES(kind)  (((kind) == Q3_K ? 3 : 4) * STEP_BYTES)
-#define UNIT(kind)        (HEADER(kind) + PARTS * PART_BYTES(kind))
-#define GROUPS(kind)      ((kind) == Q3_K ? 16 : 8)
-#define GROUP_QUADS(kind) ((kind) == Q3_K ? 4 : 8)
-
-/* Quad k of one half of a part, as unsigned bytes. */
-ALWAYS_INLINE __m256i unpack_quad(const uint8_t *half, enum kind kind, int k)
-{
-    if (kind == Q3_K)
-        return unpack_3_bits(half, k);
-    return _mm256_shuffle_epi8(iq4_table(128), unpack_nibbles(half, k, false));
-}
+#define ZERO(kind)       ((kind) == Q3_K ? 4 : 128)
+#define HEADER(kind)     ((kind) == Q3_K ? PACKED_K_LINES_AT + 12 * TILE_ROWS : 64 + 4 * TILE_ROWS)
+#define PART_BYTES(kind) (((kind) == Q3_K ? 3 : 4) * STEP_BYTES)
+#define UNIT(kind)       (HEADER(kind) + PARTS * PART_BYTES(kind))
+#define GROUPS(kind)     ((kind) == Q3_K ? 16 : 8)
 
 /* Scales of groups of one half, in lanes: of q3_k int16 above which is zero, because its sums (16 * 4 * 127
  * at most) are multiplied as pairs of int16. */
-ALWAYS_INLINE void unpack_scales(const uint8_t *unit, enum kind kind, int half, __m256i scale[16])
+ALWAYS_INLINE void unpack_scales(const uint8_t *unit, enum k_kind kind, int half, __m256i scale[16])
 {
     if (kind == Q3_K) {
         struct sub_scales subs;
@@ -41,7 +30,7 @@ ALWAYS_INLINE void unpack_scales(const uint8_t *unit, enum kind kind, int half, 
 }
 
 ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *unit, int row0,
-                               int token, enum kind kind, int n)
+                               int token, enum k_kind kind, int n)
 {
     const struct activations *a = &job->a;
     const int8_t *q = a->q + token * a->stride;
@@ -66,19 +55,9 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *unit
         for (int i = 0; i < PARTS; i++, q += 32) {
             if (kind == IQ4_XS || i % 4) /* q3_k: 4 lines for 3 */
                 fetch_lines(&fetch, 4);
-#pragma GCC unroll 2
-            for (int h = 0; h < 2; h++) {
-                __m256i codes[PART_QUADS];
-#pragma GCC unroll 8
-                for (int k = 0; k < PART_QUADS; k++)
-                    codes[k] =
-                        unpack_quad(unit + HEADER(kind) + i * PART_BYTES(kind) + 32 * h, kind, k);
-#pragma GCC unroll 4
-                for (int t = 0; t < n; t++)
-                    acc[t][h] =
-                        add_part(acc[t][h], codes, q + t * a->stride, scale[h] + i * part_groups,
-                                 start[t] + i * part_groups, GROUP_QUADS(kind), kind == Q3_K);
-            }
+            add_part(kind, unit + HEADER(kind) + i * PART_BYTES(kind), q, a->stride,
+                     scale[0] + i * part_groups, scale[1] + i * part_groups,
+                     start[0] + i * part_groups, n, acc);
         }
 #pragma GCC unroll 2
         for (int h = 0; h < 2; h++) {
@@ -95,7 +74,7 @@ ALWAYS_INLINE void tile_tokens(const struct matmul_job *job, const uint8_t *unit
 /* Many tokens of q3_k: scale * (code - 4), from -124 to 128, with 127 added. */
 enum { PRODUCT_ZERO = 127 };
 
-ALWAYS_INLINE void unpack_units(const struct panel *p, const uint8_t *tile, enum kind kind)
+ALWAYS_INLINE void unpack_units(const struct panel *p, const uint8_t *tile, enum k_kind kind)
 {
     const uint8_t *unit = tile + p->col0 / BLOCK * UNIT(kind);
     uint8_t *to = p->codes;
@@ -115,7 +94,7 @@ ALWAYS_INLINE void unpack_units(const struct panel *p, const uint8_t *tile, enum
                 const uint8_t *half = unit + HEADER(kind) + i * PART_BYTES(kind) + 32 * h;
 #pragma GCC unroll 8
                 for (int k = 0; k < PART_QUADS; k++) {
-                    __m256i codes = unpack_quad(half, kind, k);
+                    __m256i codes = unpack_k_quad(kind, half, k);
                     if (kind == Q3_K) {
                         __m256i s = scale[h][2 * i + k / 4];
                         s = _mm256_or_si256(s, _mm256_slli_epi32(s, 16));

@@ -49,10 +49,10 @@ ALWAYS_INLINE void chunk_many(const uint8_t *steps, int n_steps, const int8_t *q
         acc[t][0] = acc[t][1] = _mm256_setzero_si256();
     for (int s = 0; s < n_steps; s++, steps += STEP_BYTES, q += 16) {
         __m256i w[2] = {load_256(steps), load_256(steps + 32)};
-        add_field(w, 0, mask, q, stride, n, acc);
-        add_field(w, 2, mask, q + 4, stride, n, acc);
-        add_field(w, 4, mask, q + 8, stride, n, acc);
-        add_field(w, 6, mask, q + 12, stride, n, acc);
+        add_field(w, 0, mask, q, stride, false, n, acc);
+        add_field(w, 2, mask, q + 4, stride, false, n, acc);
+        add_field(w, 4, mask, q + 8, stride, false, n, acc);
+        add_field(w, 6, mask, q + 12, stride, false, n, acc);
     }
 #pragma GCC unroll 4
     for (int t = 0; t < n; t++) {
