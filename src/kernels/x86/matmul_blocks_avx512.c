@@ -9,17 +9,23 @@ static const struct fields fields_q5_1 = {
 static const struct fields fields_q8_0 = {.group = 32, .bits = 8, .zero = 128};
 static const struct fields fields_iq4_nl = {.group = 32, .bits = 4, .zero = 127, .is_iq4 = true};
 
-INLINE void panel_grouped_min(const struct panel *p, int token, __m512i *state, const int n_tiles,
-                              const int n_tokens)
+INLINE void panel_32(const struct panel *p, int token, __m512i *state, const int n_tiles,
+                     const int n_tokens)
 {
-    panel_scaled(p, token, state, true, n_tiles, n_tokens);
+    panel_scaled(p, token, state, 32, false, n_tiles, n_tokens);
 }
 
-PANEL_TABLE(panel_grouped, 8)
-PANEL_TABLE(panel_grouped_min, 8)
+INLINE void panel_32_min(const struct panel *p, int token, __m512i *state, const int n_tiles,
+                         const int n_tokens)
+{
+    panel_scaled(p, token, state, 32, true, n_tiles, n_tokens);
+}
 
-#define OPS_PLAIN .run = panel_grouped_runs
-#define OPS_MIN   .has_min = true, .run = panel_grouped_min_runs
+PANEL_TABLE(panel_32, 8)
+PANEL_TABLE(panel_32_min, 8)
+
+#define OPS_PLAIN .run = panel_32_runs
+#define OPS_MIN   .has_min = true, .run = panel_32_min_runs
 
 /* The kernel of a packing from its fields. */
 #define BLOCKS(name, ops)                                                                          \

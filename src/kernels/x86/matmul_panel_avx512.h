@@ -150,15 +150,16 @@ INLINE void panel_row(const struct panel *p, int token, __m512i *state, const in
 
 /* One scale per group: the state is floats, and stays in memory. has_min: and a minimum, and instead of
  * zero sums the scaled sums of activations. */
-INLINE void panel_scaled(const struct panel *p, int token, __m512i *state, const bool has_min,
-                         const int n_tiles, const int n_tokens)
+INLINE void panel_scaled(const struct panel *p, int token, __m512i *state, const int group,
+                         const bool has_min, const int n_tiles, const int n_tokens)
 {
     struct token_rows rows = token_rows(p, token, 0, n_tokens);
     struct token_rows pairs =
         rows_at(p->zero_sums + token * p->zero_stride, p->zero_stride * 4, n_tokens);
     const uint8_t *codes = p->codes;
     const float *scales = p->scales;
-    const int group = p->group;
+    /* Groups of 32 unrolled: two tiles gain 5 %, three lose as much. */
+    const int at_once = group == 32 && n_tiles < 3 ? 2 : 1;
     __m512i acc[PANEL_TOKENS][PANEL_TILES];
     for (int64_t g = p->n / group; g > 0; g--) {
         UNROLL
@@ -168,9 +169,11 @@ INLINE void panel_scaled(const struct panel *p, int token, __m512i *state, const
             for (int k = 0; k < n_tiles; k++)
                 acc[t][k] = has_min ? _mm512_setzero_si512() : zero;
         }
-        const uint8_t *end = codes + group / 4 * n_tiles * STEP_BYTES;
-        for (; codes < end; codes += 4 * n_tiles * STEP_BYTES)
-            panel_quads(codes, &rows, n_tiles, n_tokens, acc);
+        for (int i = 0; i < group; i += 16 * at_once) {
+            UNROLL
+            for (int k = 0; k < at_once; k++, codes += 4 * n_tiles * STEP_BYTES)
+                panel_quads(codes, &rows, n_tiles, n_tokens, acc);
+        }
         __asm__("" : "+r"(state)); /* or compilers keep chains in registers */
         UNROLL
         for (int t = 0; t < n_tokens; t++) {
@@ -196,7 +199,7 @@ INLINE void panel_scaled(const struct panel *p, int token, __m512i *state, const
 INLINE void panel_grouped(const struct panel *p, int token, __m512i *state, const int n_tiles,
                           const int n_tokens)
 {
-    panel_scaled(p, token, state, false, n_tiles, n_tokens);
+    panel_scaled(p, token, state, p->group, false, n_tiles, n_tokens);
 }
 
 /* A table of one template's runs: up to 4 or 8 tokens, by [n_tiles - 1][n_tokens - 1]. */
