@@ -21,11 +21,11 @@ INLINE void panel_32_min(const struct panel *p, int token, __m512i *state, const
     panel_scaled(p, token, state, 32, true, n_tiles, n_tokens);
 }
 
-PANEL_TABLE(panel_32, 8)
-PANEL_TABLE(panel_32_min, 8)
+PANEL_TABLE_3_8(panel_32)
+PANEL_TABLE_3_8(panel_32_min)
 
-#define OPS_PLAIN .run = panel_32_runs
-#define OPS_MIN   .has_min = true, .run = panel_32_min_runs
+#define OPS_PLAIN RUNS_3_8(panel_32)
+#define OPS_MIN   .has_min = true, RUNS_3_8(panel_32_min)
 
 /* The kernel of a packing from its fields. */
 #define BLOCKS(name, ops)                                                                          \
@@ -46,7 +46,6 @@ PANEL_TABLE(panel_32_min, 8)
                                         .zero = fields_##name.zero,                                \
                                         .group = 32,                                               \
                                         .is_scaled = true,                                         \
-                                        .max_tokens = PANEL_TOKENS,                                \
                                         .unpack = unpack_##name##_avx512,                          \
                                         ops};                                                      \
         if (j->matmul.n_tokens <= FEW_TOKENS)                                                      \

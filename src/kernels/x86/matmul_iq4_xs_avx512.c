@@ -119,22 +119,45 @@ FEW_RUN(few, 2, few_tile, 2)
 FEW_RUN(few, 3, few_tile, 3)
 FEW_RUN(few, 4, few_tile, 4)
 
-INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const int n_tiles,
-                         const int n_tokens)
+/* sum += over a group, scale * sum of (value + 128) * q. */
+INLINE void panel_group(const uint8_t *codes, const int16_t *scales, struct token_rows *rows,
+                        const int n_tiles, const int n_tokens, panel_sums sum)
 {
-    const int64_t act_stride = p->job->a.n_scales;
-    const float *act_scale = p->job->a.scale + (int64_t)token * act_stride + p->col0 / BLOCK;
-    for (int64_t b = 0; b < p->n / BLOCK; b++, act_scale++) {
-        __m512i sum[PANEL_TOKENS / 2][PANEL_TILES];
-        clear_sums(n_tiles, n_tokens, sum);
-        panel_min_codes(p, b, token, GROUPS, n_tiles, n_tokens, sum);
-        panel_mins(p, b, token, GROUPS, GROUPS, n_tiles, n_tokens, sum);
-        panel_floats(p->scales + b * n_tiles * TILE_ROWS, act_scale, act_stride, false, n_tiles,
-                     n_tokens, sum, (__m512 *)state);
+    panel_sums dot;
+    set_sums(0, n_tiles, n_tokens, dot);
+    UNROLL
+    for (int i = 0; i < 2; i++)
+        panel_quads(codes + i * 4 * n_tiles * STEP_BYTES, rows, n_tiles, n_tokens, dot);
+    UNROLL
+    for (int k = 0; k < n_tiles; k++) {
+        __m512i scale = _mm512_loadu_si512(scales + k * (2 * TILE_ROWS));
+        UNROLL
+        for (int t = 0; t < n_tokens; t++)
+            sum[t][k] = _mm512_add_epi32(sum[t][k], _mm512_mullo_epi32(dot[t][k], scale));
     }
 }
 
-PANEL_TABLE(panel_blocks, 4)
+INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const int n_tiles,
+                         const int n_tokens)
+{
+    const uint8_t *codes = p->codes;
+    const int16_t *scales = p->sub_scales;
+    for (int64_t b = 0; b < p->n / BLOCK; b++) {
+        struct token_rows rows = token_rows(p, token, b * BLOCK, n_tokens);
+        panel_sums sum;
+        set_sums(0, n_tiles, n_tokens, sum);
+        for (int g = 0; g < GROUPS; g++, scales += n_tiles * (2 * TILE_ROWS)) {
+            panel_group(codes, scales, &rows, n_tiles, n_tokens, sum);
+            codes += 8 * n_tiles * STEP_BYTES;
+        }
+        panel_mins(p, b, token, scales, PAIRS, n_tiles, n_tokens, sum);
+        scales += PAIRS * n_tiles * (2 * TILE_ROWS);
+        panel_floats(p, b, token, p->scales + b * n_tiles * TILE_ROWS, false, n_tiles, n_tokens,
+                     sum, state);
+    }
+}
+
+PANEL_TABLE_2_7(panel_blocks)
 
 /* Minimums are -128 * scale. */
 void unpack_iq4_xs_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
@@ -176,8 +199,7 @@ void matmul_iq4_xs_avx512(const union job *j, int begin, int end)
                                          .group = BLOCK,
                                          .sum_group = 64,
                                          .sub_scales = GROUPS + PAIRS,
-                                         .max_tokens = PANEL_TOKENS / 2,
-                                         .run = panel_blocks_runs,
+                                         RUNS_2_7(panel_blocks),
                                          .unpack = unpack_iq4_xs_avx512,
                                          .look = look};
     if (j->matmul.n_tokens <= FEW_TOKENS)

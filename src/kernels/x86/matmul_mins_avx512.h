@@ -78,9 +78,22 @@ INLINE __m512i add_where(__m512i to, __m512i bytes, const int bit, __m512i weigh
     return _mm512_mask_add_epi8(to, is_set, to, weight);
 }
 
+/* Accumulators of a run of blocks; runs of 2 tiles x 7 tokens have two sets of them. */
+typedef __m512i panel_sums[PANEL_TOKENS][PANEL_TILES];
+
+INLINE void set_sums(const int value, const int n_tiles, const int n_tokens, panel_sums sum)
+{
+    UNROLL
+    for (int t = 0; t < n_tokens; t++) {
+        UNROLL
+        for (int k = 0; k < n_tiles; k++)
+            sum[t][k] = _mm512_set1_epi32(value);
+    }
+}
+
 /* sum += over a block, byte * q: bytes that hold scale * code. */
 INLINE void panel_scaled_codes(const struct panel *p, int64_t b, int token, const int n_tiles,
-                               const int n_tokens, __m512i sum[][PANEL_TILES])
+                               const int n_tokens, panel_sums sum)
 {
     struct token_rows rows = token_rows(p, token, b * 256, n_tokens);
     const uint8_t *codes = p->codes + b * 64 * n_tiles * STEP_BYTES;
@@ -88,105 +101,45 @@ INLINE void panel_scaled_codes(const struct panel *p, int64_t b, int token, cons
         panel_quads(codes, &rows, n_tiles, n_tokens, sum);
 }
 
-/* sum += over the n_groups groups of a block, scale * sum of code * q. */
-INLINE void panel_min_codes(const struct panel *p, int64_t b, int token, const int n_groups,
-                            const int n_tiles, const int n_tokens, __m512i sum[][PANEL_TILES])
+/* sum += over the groups of block b, minimum * sum of activations; mins: n_pairs lines of a tile. */
+INLINE void panel_mins(const struct panel *p, int64_t b, int token, const int16_t *mins,
+                       const int n_pairs, const int n_tiles, const int n_tokens, panel_sums sum)
 {
-    const int64_t scales_bytes = (int64_t)(n_groups + n_groups / 2) * n_tiles * (2 * TILE_ROWS);
-    struct token_rows rows = token_rows(p, token, b * 256, n_tokens);
-    const uint8_t *codes = p->codes + b * 64 * n_tiles * STEP_BYTES;
-    const int16_t *scales = p->sub_scales + b * scales_bytes;
-    for (int g = 0; g < n_groups; g++) {
-        __m512i dot[PANEL_TOKENS / 2][PANEL_TILES];
+    struct token_rows pairs =
+        rows_at(p->zero_sums + token * p->zero_stride + b * n_pairs, p->zero_stride * 4, n_tokens);
+    for (int i = 0; i < n_pairs; i++) {
+        __m512i min[PANEL_TILES];
+        UNROLL
+        for (int k = 0; k < n_tiles; k++, mins += 2 * TILE_ROWS)
+            min[k] = _mm512_loadu_si512(mins);
         UNROLL
         for (int t = 0; t < n_tokens; t++) {
+            __m512i sums = quad_at(row_of(&pairs, t));
             UNROLL
             for (int k = 0; k < n_tiles; k++)
-                dot[t][k] = _mm512_setzero_si512();
+                __asm__("vpdpwssd %2, %1, %0" : "+v"(sum[t][k]) : "v"(min[k]), "v"(sums));
         }
-        UNROLL
-        for (int i = 0; i < 16 / n_groups; i++, codes += 4 * n_tiles * STEP_BYTES)
-            panel_quads(codes, &rows, n_tiles, n_tokens, dot);
-        UNROLL
-        for (int k = 0; k < n_tiles; k++, scales += 2 * TILE_ROWS) {
-            __m512i scale = _mm512_loadu_si512(scales);
-            UNROLL
-            for (int t = 0; t < n_tokens; t++)
-                sum[t][k] = _mm512_add_epi32(sum[t][k], _mm512_mullo_epi32(dot[t][k], scale));
-        }
+        rows_advance(&pairs, n_tokens, 4);
     }
 }
 
-/* sum += over the groups of a block, minimum * sum of activations. n_scales: in front of the minimums. */
-INLINE void panel_mins(const struct panel *p, int64_t b, int token, const int n_groups,
-                       const int n_scales, const int n_tiles, const int n_tokens,
-                       __m512i sum[][PANEL_TILES])
+/* y += or -= sum * scale * act scale, of block b. */
+INLINE void panel_floats(const struct panel *p, int64_t b, int token, const float *scales,
+                         const bool is_minus, const int n_tiles, const int n_tokens, panel_sums sum,
+                         __m512i *state)
 {
-    const int n_pairs = n_groups / 2;
-    const int16_t *mins =
-        p->sub_scales + (b * (n_scales + n_pairs) + n_scales) * n_tiles * (2 * TILE_ROWS);
-    const int32_t *pairs = p->zero_sums + token * p->zero_stride + b * n_pairs;
-    UNROLL
-    for (int i = 0; i < n_pairs; i++) {
-        UNROLL
-        for (int t = 0; t < n_tokens; t++) {
-            __m512i sums = _mm512_set1_epi32(pairs[t * p->zero_stride + i]);
-            UNROLL
-            for (int k = 0; k < n_tiles; k++) {
-                __m512i min = _mm512_loadu_si512(mins + (i * n_tiles + k) * (2 * TILE_ROWS));
-                sum[t][k] = _mm512_dpwssd_epi32(sum[t][k], min, sums);
-            }
-        }
-    }
-}
-
-/* y += or -= sum * scale * act scale. */
-INLINE void panel_floats(const float *scales, const float *act_scale, int64_t act_stride,
-                         const bool is_minus, const int n_tiles, const int n_tokens,
-                         __m512i sum[][PANEL_TILES], __m512 *y)
-{
+    const struct activations *a = &p->job->a;
+    const float *first = a->scale + (int64_t)token * a->n_scales + p->col0 / 256 + b;
+    struct token_rows act_scales = rows_at(first, (int64_t)a->n_scales * 4, n_tokens);
     UNROLL
     for (int t = 0; t < n_tokens; t++) {
-        __m512 x = _mm512_set1_ps(act_scale[t * act_stride]);
+        __m512 x = _mm512_castsi512_ps(quad_at(row_of(&act_scales, t)));
         UNROLL
         for (int k = 0; k < n_tiles; k++) {
             __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(scales + k * TILE_ROWS), x);
-            __m512 s = _mm512_cvtepi32_ps(sum[t][k]), *at = y + t * n_tiles + k;
-            *at = is_minus ? _mm512_fnmadd_ps(s, scale, *at) : _mm512_fmadd_ps(s, scale, *at);
+            __m512 s = _mm512_cvtepi32_ps(sum[t][k]), *y = (__m512 *)state + t * n_tiles + k;
+            *y = is_minus ? _mm512_fnmadd_ps(s, scale, *y) : _mm512_fmadd_ps(s, scale, *y);
         }
-    }
-}
-
-INLINE void clear_sums(const int n_tiles, const int n_tokens, __m512i sum[][PANEL_TILES])
-{
-    UNROLL
-    for (int t = 0; t < n_tokens; t++) {
-        UNROLL
-        for (int k = 0; k < n_tiles; k++)
-            sum[t][k] = _mm512_setzero_si512();
-    }
-}
-
-/* n_scales: n_groups, or 0 where codes hold their product with the scale. */
-INLINE void panel_min_blocks(const struct panel *p, int token, __m512i *state, const int n_groups,
-                             const int n_scales, const int n_tiles, const int n_tokens)
-{
-    const int64_t act_stride = p->job->a.n_scales;
-    const float *act_scale = p->job->a.scale + (int64_t)token * act_stride + p->col0 / 256;
-    const float *scales = p->scales;
-    __m512 *y = (__m512 *)state;
-    for (int64_t b = 0; b < p->n / 256; b++, act_scale++, scales += 2 * n_tiles * TILE_ROWS) {
-        __m512i sum[PANEL_TOKENS / 2][PANEL_TILES];
-        clear_sums(n_tiles, n_tokens, sum);
-        if (n_scales)
-            panel_min_codes(p, b, token, n_groups, n_tiles, n_tokens, sum);
-        else
-            panel_scaled_codes(p, b, token, n_tiles, n_tokens, sum);
-        panel_floats(scales, act_scale, act_stride, false, n_tiles, n_tokens, sum, y);
-        clear_sums(n_tiles, n_tokens, sum);
-        panel_mins(p, b, token, n_groups, n_scales, n_tiles, n_tokens, sum);
-        panel_floats(scales + n_tiles * TILE_ROWS, act_scale, act_stride, true, n_tiles, n_tokens,
-                     sum, y);
     }
 }
 

@@ -24,8 +24,9 @@ struct panel {
         *zero_sums;   /* (n_tokens, zero_stride): -zero * sum of every group of activations; scaled
                          groups: pairs of that (with minimums, of the scaled sum) and
                          the scale; K types with minimums: pairs of int16 */
+    int32_t *starts;  /* q5_k, (n_tokens, start_stride): see there */
     uint8_t *is_wide; /* q6_k: (n_tokens, blocks of 256): see there */
-    int64_t zero_stride, wide_stride;
+    int64_t zero_stride, start_stride, wide_stride;
 };
 
 /* Runs a panel for the tokens from `token`; state: (tokens, n_tiles) accumulators. */
@@ -48,7 +49,8 @@ struct panel_ops {
     bool has_min;          /* beside every scale one of minimums */
     bool is_scaled;        /* runs are panel_scaled */
     int sub_scales;        /* pairs of int16 of a row and group */
-    int max_tokens;        /* of a run */
+    int starts;            /* int32 of a token */
+    int tiles, max_tokens; /* of a run, at most */
     panel_run *const *run; /* by [n_tiles - 1][n_tokens - 1] */
     panel_unpack *unpack;
     void (*look)(struct panel *panel); /* at the activations of a panel; may be NULL */
@@ -202,22 +204,31 @@ INLINE void panel_grouped(const struct panel *p, int token, __m512i *state, cons
     panel_scaled(p, token, state, p->group, false, n_tiles, n_tokens);
 }
 
-/* A table of one template's runs: up to 4 or 8 tokens, by [n_tiles - 1][n_tokens - 1]. */
+/* A table of one template's runs, by [n_tiles - 1][n_tokens - 1]: up to 3 tiles by 8 tokens, or 2 by 7. */
 #define PANEL_RUN(template, K, T)                                                                  \
     static void template##_##K##_##T(const struct panel *p, int token, __m512i *state)             \
     {                                                                                              \
         template(p, token, state, K, T);                                                           \
     }
-#define PANEL_RUNS_4(t, K)                                                                         \
-    PANEL_RUN(t, K, 1) PANEL_RUN(t, K, 2) PANEL_RUN(t, K, 3) PANEL_RUN(t, K, 4)
-#define PANEL_RUNS_8(t, K)                                                                         \
-    PANEL_RUNS_4(t, K)                                                                             \
-    PANEL_RUN(t, K, 5) PANEL_RUN(t, K, 6) PANEL_RUN(t, K, 7) PANEL_RUN(t, K, 8)
-#define PANEL_NAMES_4(t, K) t##_##K##_1, t##_##K##_2, t##_##K##_3, t##_##K##_4
-#define PANEL_NAMES_8(t, K) PANEL_NAMES_4(t, K), t##_##K##_5, t##_##K##_6, t##_##K##_7, t##_##K##_8
-#define PANEL_TABLE(t, N)                                                                          \
-    PANEL_RUNS_##N(t, 1) PANEL_RUNS_##N(t, 2)                                                      \
-        PANEL_RUNS_##N(t, 3) static panel_run *const t##_runs[] = {                                \
-            PANEL_NAMES_##N(t, 1), PANEL_NAMES_##N(t, 2), PANEL_NAMES_##N(t, 3)};
+#define PANEL_RUNS_7(t, K)                                                                         \
+    PANEL_RUN(t, K, 1)                                                                             \
+    PANEL_RUN(t, K, 2)                                                                             \
+    PANEL_RUN(t, K, 3) PANEL_RUN(t, K, 4) PANEL_RUN(t, K, 5) PANEL_RUN(t, K, 6) PANEL_RUN(t, K, 7)
+#define PANEL_RUNS_8(t, K) PANEL_RUNS_7(t, K) PANEL_RUN(t, K, 8)
+#define PANEL_NAMES_7(t, K)                                                                        \
+    t##_##K##_1, t##_##K##_2, t##_##K##_3, t##_##K##_4, t##_##K##_5, t##_##K##_6, t##_##K##_7
+#define PANEL_NAMES_8(t, K) PANEL_NAMES_7(t, K), t##_##K##_8
+#define PANEL_TABLE_3_8(t)                                                                         \
+    PANEL_RUNS_8(t, 1)                                                                             \
+    PANEL_RUNS_8(t, 2)                                                                             \
+    PANEL_RUNS_8(t, 3)                                                                             \
+    static panel_run *const t##_runs[] = {PANEL_NAMES_8(t, 1), PANEL_NAMES_8(t, 2),                \
+                                          PANEL_NAMES_8(t, 3)};
+#define PANEL_TABLE_2_7(t)                                                                         \
+    PANEL_RUNS_7(t, 1)                                                                             \
+    PANEL_RUNS_7(t, 2)                                                                             \
+    static panel_run *const t##_runs[] = {PANEL_NAMES_7(t, 1), PANEL_NAMES_7(t, 2)};
+#define RUNS_3_8(t) .tiles = 3, .max_tokens = 8, .run = t##_runs
+#define RUNS_2_7(t) .tiles = 2, .max_tokens = 7, .run = t##_runs
 
 #endif

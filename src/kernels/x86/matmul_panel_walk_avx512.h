@@ -22,6 +22,9 @@ static inline int64_t panel_place(struct panel *p, const struct panel_ops *ops, 
     at += ops->sub_scales * n_groups * (TILE_ROWS * PANEL_TILES * 4);
     p->zero_sums = (int32_t *)at;
     at += (n_tokens * p->zero_stride * 4 + 63) / 64 * 64;
+    p->starts = (int32_t *)at;
+    p->start_stride = ops->starts;
+    at += (n_tokens * p->start_stride * 4 + 63) / 64 * 64;
     p->is_wide = at;
     at += (n_tokens * p->wide_stride + 63) / 64 * 64;
     *state = (__m512i *)at;
@@ -67,23 +70,23 @@ static inline void panel_tokens(const struct panel *p, const struct panel_ops *o
 }
 
 /* How many of the next n_left tiles are a panel: four are two and two, not three and one. */
-static inline int panel_width(int64_t n_left)
+static inline int panel_width(const struct panel_ops *ops, int64_t n_left)
 {
-    return n_left == 4 ? 2 : n_left < PANEL_TILES ? (int)n_left : PANEL_TILES;
+    return n_left == 4 ? 2 : n_left < ops->tiles ? (int)n_left : ops->tiles;
 }
 
 /* Token after token, so that what is written lies side by side: tile after tile, each line in another
  * page, cost 3 % of the whole (256 tokens of trits4). */
-static inline void panel_finish(const struct panel *p, int zero, int64_t tile0, int64_t tile1,
-                                const __m512i *state)
+static inline void panel_finish(const struct panel *p, const struct panel_ops *ops, int64_t tile0,
+                                int64_t tile1, const __m512i *state)
 {
     const struct matmul_job *job = p->job;
     int64_t tile_bytes = tile_at(job, 1) - tile_at(job, 0);
     for (int t = 0; t < job->n_tokens; t++) {
-        int32_t sum = p->group ? 0 : zero * job->a.sum[(int64_t)t * job->a.n_sums];
+        int32_t sum = p->group ? 0 : ops->zero * job->a.sum[(int64_t)t * job->a.n_sums];
         int n = 0;
         for (int64_t tile = tile0; tile < tile1; tile += n) {
-            n = panel_width(tile1 - tile);
+            n = panel_width(ops, tile1 - tile);
             const __m512i *s = state + (tile - tile0) * job->n_tokens + t * n;
             for (int k = 0; k < n; k++) {
                 if (p->group)
@@ -112,14 +115,14 @@ static inline void panel_tiles(struct panel *p, const struct panel_ops *ops, __m
             panel_pairs(p, ops);
         for (int64_t tile = tile0; tile < tile1; tile += p->n_tiles) {
             __m512i *of_panel = state + (tile - tile0) * job->n_tokens;
-            p->n_tiles = panel_width(tile1 - tile);
+            p->n_tiles = panel_width(ops, tile1 - tile);
             for (int k = 0; k < p->n_tiles; k++)
                 ops->unpack(p, tile + k, p->n_tiles, p->codes + k * STEP_BYTES,
                             p->scales + k * TILE_ROWS, p->sub_scales + 2 * k * TILE_ROWS);
             panel_tokens(p, ops, of_panel);
         }
     }
-    panel_finish(p, ops->zero, tile0, tile1, state);
+    panel_finish(p, ops, tile0, tile1, state);
 }
 
 static inline void panel_matmul(const struct matmul_job *job, const struct panel_ops *ops,

@@ -89,10 +89,22 @@ FEW_RUN(few, 4, few_tile, 4)
 INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const int n_tiles,
                          const int n_tokens)
 {
-    panel_min_blocks(p, token, state, GROUPS, 0, n_tiles, n_tokens);
+    const float *scales = p->scales;
+    const int16_t *mins = p->sub_scales;
+    for (int64_t b = 0; b < p->n / BLOCK; b++, mins += PAIRS * n_tiles * (2 * TILE_ROWS)) {
+        panel_sums sum;
+        set_sums(0, n_tiles, n_tokens, sum);
+        panel_scaled_codes(p, b, token, n_tiles, n_tokens, sum);
+        panel_floats(p, b, token, scales, false, n_tiles, n_tokens, sum, state);
+        set_sums(0, n_tiles, n_tokens, sum);
+        panel_mins(p, b, token, mins, PAIRS, n_tiles, n_tokens, sum);
+        panel_floats(p, b, token, scales + n_tiles * TILE_ROWS, true, n_tiles, n_tokens, sum,
+                     state);
+        scales += 2 * n_tiles * TILE_ROWS;
+    }
 }
 
-PANEL_TABLE(panel_blocks, 4)
+PANEL_TABLE_3_8(panel_blocks)
 
 void unpack_q2_k_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
                         float *scales, int16_t *sub_scales)
@@ -132,8 +144,7 @@ void matmul_q2_k_avx512(const union job *j, int begin, int end)
                                          .sum_group = 32,
                                          .has_min = true,
                                          .sub_scales = PAIRS,
-                                         .max_tokens = PANEL_TOKENS / 2,
-                                         .run = panel_blocks_runs,
+                                         RUNS_3_8(panel_blocks),
                                          .unpack = unpack_q2_k_avx512,
                                          .look = look};
     if (j->matmul.n_tokens <= FEW_TOKENS)

@@ -117,7 +117,7 @@ FEW_RUN(few, 2, few_tile, 2)
 FEW_RUN(few, 3, few_tile, 3)
 FEW_RUN(few, 4, few_tile, 4)
 
-PANEL_TABLE(panel_grouped, 8)
+PANEL_TABLE_3_8(panel_grouped)
 
 /* Bytes of scale * (code - 4) + 127 of two groups, bit after bit of the code: modulo 256 exact. */
 INLINE void unpack_scaled(const uint8_t *steps, const __m512i scale[2], int pitch, uint8_t *codes)
@@ -185,6 +185,7 @@ void matmul_q3_k_avx512(const union job *j, int begin, int end)
     static const struct panel_ops ops = {.inputs = 512,
                                          .group = BLOCK,
                                          .is_scaled = true,
+                                         .tiles = PANEL_TILES,
                                          .max_tokens = PANEL_TOKENS,
                                          .run = panel_grouped_runs,
                                          .unpack = unpack_q3_k_avx512,

@@ -26,10 +26,10 @@ INLINE struct sub_scales sub_scales_at(const uint8_t *unit)
     return s;
 }
 
-/* Minimums as pairs of int16 in the order of pair_sums. */
-INLINE __m512i min_pair(const struct sub_scales *s, int i)
+/* Scales or minimums as pairs of int16 in the order of pair_sums. */
+INLINE __m512i pair_of(const __m512i of_groups[2], int i)
 {
-    __m512i bytes = s->mins[i / 2];
+    __m512i bytes = of_groups[i / 2];
     return i % 2 ? _mm512_srli_epi16(bytes, 8) : _mm512_and_si512(bytes, _mm512_set1_epi16(255));
 }
 
@@ -102,8 +102,8 @@ INLINE void few_tile(const struct matmul_job *job, int64_t tile, int token, cons
                 add_few_group(codes, has_fifth, scale, q, a->stride, n_tokens, sum);
             }
         }
-        const __m512i min[PAIRS] = {min_pair(&subs, 0), min_pair(&subs, 1), min_pair(&subs, 2),
-                                    min_pair(&subs, 3)};
+        const __m512i min[PAIRS] = {pair_of(subs.mins, 0), pair_of(subs.mins, 1),
+                                    pair_of(subs.mins, 2), pair_of(subs.mins, 3)};
         few_min_block(a, token, b, unit, min, GROUPS, sum, n_tokens, y);
         unit = codes;
     }
@@ -121,16 +121,117 @@ FEW_RUN(q5_k, 2, few_tile, true, 2)
 FEW_RUN(q5_k, 3, few_tile, true, 3)
 FEW_RUN(q5_k, 4, few_tile, true, 4)
 
-INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const int n_tiles,
-                         const int n_tokens)
+/* Many tokens. A dot product of a group starts at MAGIC, 1.5 * 2^23, as the bits of a float, which then
+ * is MAGIC + dot: one multiply-add with the scale and MAGIC - MAGIC * scale makes it MAGIC + scale * dot,
+ * exactly while |scale * dot| <= 2^22, and adding its bits adds scale * dot: two instructions where a
+ * product of 32 bits and a sum take three. q4_k: 63 * 32 * 15 * 127 < 2^22. q5_k: the same of code - 16,
+ * 63 * 32 * 16 * 127 < 2^22, and 16 * scale * sum of q added by pairs, like minimums. */
+#define MAGIC      0x1.8p23f
+#define MAGIC_BITS 0x4b400000
+
+/* Lines of a block and tile: of groups the scale and MAGIC - MAGIC * scale as floats, then pairs of
+ * minimums, then for q5_k pairs of 16 * scale. */
+INLINE int lines_of(const bool has_fifth)
 {
-    panel_min_blocks(p, token, state, GROUPS, GROUPS, n_tiles, n_tokens);
+    return 2 * GROUPS + PAIRS + has_fifth * PAIRS;
 }
 
-PANEL_TABLE(panel_blocks, 4)
+/* sum += scale * sum of code * q over a group, and MAGIC_BITS. */
+INLINE void panel_group(const uint8_t *codes, const float *scales, struct token_rows *rows,
+                        struct token_rows *zero, const bool has_fifth, const int n_tiles,
+                        const int n_tokens, panel_sums sum)
+{
+    panel_sums dot;
+    set_sums(MAGIC_BITS, n_tiles, n_tokens, dot);
+    UNROLL
+    for (int t = 0; t < n_tokens * has_fifth; t++) {
+        __m512i start = quad_at(row_of(zero, t));
+        UNROLL
+        for (int k = 0; k < n_tiles; k++)
+            dot[t][k] = start;
+    }
+    if (has_fifth)
+        rows_advance(zero, n_tokens, 4);
+    UNROLL
+    for (int i = 0; i < 2; i++)
+        panel_quads(codes + i * 4 * n_tiles * STEP_BYTES, rows, n_tiles, n_tokens, dot);
+    UNROLL
+    for (int k = 0; k < n_tiles; k++) {
+        __m512 scale = _mm512_loadu_ps(scales + k * TILE_ROWS);
+        __m512 start = _mm512_loadu_ps(scales + (n_tiles + k) * TILE_ROWS);
+        UNROLL
+        for (int t = 0; t < n_tokens; t++) {
+            __m512 s = _mm512_fmadd_ps(_mm512_castsi512_ps(dot[t][k]), scale, start);
+            sum[t][k] = _mm512_add_epi32(sum[t][k], _mm512_castps_si512(s));
+        }
+    }
+}
 
-/* The scales of a unit's groups to lanes, then pairs of minimums. */
-INLINE void unpack_scales(const uint8_t *unit, int pitch, int16_t *sub_scales)
+INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const bool has_fifth,
+                         const int n_tiles, const int n_tokens)
+{
+    const int line = n_tiles * (2 * TILE_ROWS);
+    const float *scales = p->scales;
+    const uint8_t *codes = p->codes;
+    const int16_t *lines = p->sub_scales;
+    struct token_rows rows = token_rows(p, token, 0, n_tokens);
+    for (int64_t b = 0; b < p->n / BLOCK; b++, lines += lines_of(has_fifth) * line) {
+        struct token_rows zero = rows_at(p->starts + token * p->start_stride + b * GROUPS,
+                                         p->start_stride * 4, n_tokens);
+        const int16_t *mins = lines + 2 * GROUPS * line;
+        panel_sums sum;
+        set_sums((int)(0u - GROUPS * (unsigned)MAGIC_BITS), n_tiles, n_tokens, sum);
+        for (int g = 0; g < GROUPS; g++, codes += 8 * n_tiles * STEP_BYTES)
+            panel_group(codes, (const float *)(lines + 2 * g * line), &rows, &zero, has_fifth,
+                        n_tiles, n_tokens, sum);
+        if (has_fifth)
+            panel_mins(p, b, token, mins + PAIRS * line, PAIRS, n_tiles, n_tokens, sum);
+        panel_floats(p, b, token, scales, false, n_tiles, n_tokens, sum, state);
+        set_sums(0, n_tiles, n_tokens, sum);
+        panel_mins(p, b, token, mins, PAIRS, n_tiles, n_tokens, sum);
+        panel_floats(p, b, token, scales + n_tiles * TILE_ROWS, true, n_tiles, n_tokens, sum,
+                     state);
+        scales += 2 * n_tiles * TILE_ROWS;
+    }
+}
+
+INLINE void panel_q4_k(const struct panel *p, int token, __m512i *state, const int n_tiles,
+                       const int n_tokens)
+{
+    panel_blocks(p, token, state, false, n_tiles, n_tokens);
+}
+
+INLINE void panel_q5_k(const struct panel *p, int token, __m512i *state, const int n_tiles,
+                       const int n_tokens)
+{
+    panel_blocks(p, token, state, true, n_tiles, n_tokens);
+}
+
+PANEL_TABLE_2_7(panel_q4_k)
+PANEL_TABLE_2_7(panel_q5_k)
+
+/* What panel_blocks reads of a unit; returns what follows. */
+INLINE int16_t *unpack_lines(const uint8_t *unit, const bool has_fifth, int pitch, int16_t *lines)
+{
+    const __m512 magic = _mm512_set1_ps(MAGIC);
+    struct sub_scales subs = sub_scales_at(unit);
+    const int line = pitch * (2 * TILE_ROWS);
+    for (int g = 0; g < GROUPS; g++, lines += 2 * line) {
+        __m512i scale = _mm512_srli_epi32(subs.scales[g / 4], (unsigned)(g % 4 * 8));
+        scale = _mm512_and_si512(scale, _mm512_set1_epi32(255));
+        __m512 factor = _mm512_cvtepi32_ps(scale);
+        _mm512_storeu_ps(lines, factor);
+        _mm512_storeu_ps(lines + line, _mm512_fnmadd_ps(magic, factor, magic));
+    }
+    for (int i = 0; i < PAIRS; i++, lines += line)
+        _mm512_storeu_si512(lines, pair_of(subs.mins, i));
+    for (int i = 0; i < PAIRS * has_fifth; i++, lines += line)
+        _mm512_storeu_si512(lines, _mm512_slli_epi16(pair_of(subs.scales, i), 4));
+    return lines;
+}
+
+/* For AMX: the scales of a unit's groups to lanes, then pairs of minimums; returns what follows. */
+INLINE int16_t *unpack_scales(const uint8_t *unit, int pitch, int16_t *sub_scales)
 {
     struct sub_scales subs = sub_scales_at(unit);
     for (int g = 0; g < GROUPS; g++, sub_scales += 2 * pitch * TILE_ROWS) {
@@ -138,11 +239,13 @@ INLINE void unpack_scales(const uint8_t *unit, int pitch, int16_t *sub_scales)
         _mm512_storeu_si512(sub_scales, _mm512_and_si512(scale, _mm512_set1_epi32(255)));
     }
     for (int i = 0; i < PAIRS; i++, sub_scales += 2 * pitch * TILE_ROWS)
-        _mm512_storeu_si512(sub_scales, min_pair(&subs, i));
+        _mm512_storeu_si512(sub_scales, pair_of(subs.mins, i));
+    return sub_scales;
 }
 
-INLINE void unpack_units(const struct panel *p, int64_t tile, const bool has_fifth, int pitch,
-                         uint8_t *codes, float *scales, int16_t *sub_scales)
+INLINE void unpack_units(const struct panel *p, int64_t tile, const bool has_fifth,
+                         const bool is_amx, int pitch, uint8_t *codes, float *scales,
+                         int16_t *sub_scales)
 {
     const int group_bytes = (4 + has_fifth) * STEP_BYTES;
     const int unit_bytes = CODES_AT + GROUPS * group_bytes;
@@ -151,8 +254,8 @@ INLINE void unpack_units(const struct panel *p, int64_t tile, const bool has_fif
         _mm512_storeu_ps(scales, halves_at(unit));
         _mm512_storeu_ps(scales + pitch * TILE_ROWS, halves_at(unit + 32));
         scales += 2 * pitch * TILE_ROWS;
-        unpack_scales(unit, pitch, sub_scales);
-        sub_scales += (GROUPS + PAIRS) * pitch * (2 * TILE_ROWS);
+        sub_scales = is_amx ? unpack_scales(unit, pitch, sub_scales)
+                            : unpack_lines(unit, has_fifth, pitch, sub_scales);
         for (int g = 0; g < GROUPS; g++) {
             UNROLL
             for (int k = 0; k < 8; k++, codes += pitch * STEP_BYTES)
@@ -165,31 +268,57 @@ INLINE void unpack_units(const struct panel *p, int64_t tile, const bool has_fif
 void unpack_q4_k_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
                         float *scales, int16_t *sub_scales)
 {
-    unpack_units(p, tile, false, pitch, codes, scales, sub_scales);
+    unpack_units(p, tile, false, true, pitch, codes, scales, sub_scales);
 }
 
 void unpack_q5_k_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
                         float *scales, int16_t *sub_scales)
 {
-    unpack_units(p, tile, true, pitch, codes, scales, sub_scales);
+    unpack_units(p, tile, true, true, pitch, codes, scales, sub_scales);
 }
 
-static void look(struct panel *p)
+static void unpack_q4_k(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
+                        float *scales, int16_t *sub_scales)
+{
+    unpack_units(p, tile, false, false, pitch, codes, scales, sub_scales);
+}
+
+static void unpack_q5_k(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
+                        float *scales, int16_t *sub_scales)
+{
+    unpack_units(p, tile, true, false, pitch, codes, scales, sub_scales);
+}
+
+static void look_q4_k(struct panel *p)
 {
     panel_pair_sums(p, GROUPS);
 }
 
-#define K_OPS(unpack_codes)                                                                        \
+static void look_q5_k(struct panel *p)
+{
+    const struct activations *a = &p->job->a;
+    panel_pair_sums(p, GROUPS);
+    for (int t = 0; t < p->job->n_tokens; t++) {
+        const int32_t *sums = a->sum + (int64_t)t * a->n_sums + p->col0 / 32;
+        int32_t *starts = p->starts + t * p->start_stride;
+        for (int64_t g = 0; g < p->n / 32; g += 8) {
+            __m256i sum = _mm256_slli_epi32(_mm256_loadu_si256((const void *)(sums + g)), 4);
+            sum = _mm256_sub_epi32(_mm256_set1_epi32(MAGIC_BITS), sum);
+            _mm256_storeu_si256((void *)(starts + g), sum);
+        }
+    }
+}
+
+#define K_OPS(name, n_lines, n_starts)                                                             \
     {                                                                                              \
-        .inputs = 512, .group = BLOCK, .sum_group = 64, .has_min = true,                           \
-        .sub_scales = GROUPS + PAIRS, .max_tokens = PANEL_TOKENS / 2, .run = panel_blocks_runs,    \
-        .unpack = unpack_codes, .look = look                                                       \
+        .inputs = 512, .group = BLOCK, .sum_group = 64, .has_min = true, .sub_scales = n_lines,    \
+        RUNS_2_7(panel_##name), .unpack = unpack_##name, .look = look_##name, .starts = n_starts   \
     }
 
 void matmul_q4_k_avx512(const union job *j, int begin, int end)
 {
     static few_tokens *const few[MAX_FEW] = {q4_k_1, q4_k_2, q4_k_3, q4_k_4};
-    static const struct panel_ops ops = K_OPS(unpack_q4_k_avx512);
+    static const struct panel_ops ops = K_OPS(q4_k, 2 * GROUPS + PAIRS, 0);
     if (j->matmul.n_tokens <= FEW_TOKENS)
         few_matmul(&j->matmul, few, begin, end);
     else
@@ -199,7 +328,7 @@ void matmul_q4_k_avx512(const union job *j, int begin, int end)
 void matmul_q5_k_avx512(const union job *j, int begin, int end)
 {
     static few_tokens *const few[MAX_FEW] = {q5_k_1, q5_k_2, q5_k_3, q5_k_4};
-    static const struct panel_ops ops = K_OPS(unpack_q5_k_avx512);
+    static const struct panel_ops ops = K_OPS(q5_k, 2 * GROUPS + 2 * PAIRS, 512 / 32);
     if (j->matmul.n_tokens <= FEW_TOKENS)
         few_matmul(&j->matmul, few, begin, end);
     else

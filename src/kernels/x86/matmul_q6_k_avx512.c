@@ -129,7 +129,7 @@ INLINE void add_block(const struct panel *p, int64_t b, int token, const int n_t
     const uint8_t *codes = p->codes + b * (BLOCK / 4) * n_tiles * STEP_BYTES;
     const int16_t *scales = p->sub_scales + b * GROUPS * n_tiles * (2 * TILE_ROWS);
     for (int g = 0; g < GROUPS; g++) {
-        __m512i dot[PANEL_TOKENS / 2][PANEL_TILES];
+        __m512i dot[PANEL_TOKENS][PANEL_TILES];
         UNROLL
         for (int t = 0; t < n_tokens; t++) {
             UNROLL
@@ -160,7 +160,7 @@ INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const
     const uint8_t *is_wide = p->is_wide + token * p->wide_stride;
     __m512 *y = (__m512 *)state;
     for (int64_t b = 0; b < p->n / BLOCK; b++) {
-        __m512i sum[PANEL_TOKENS / 2][PANEL_TILES];
+        __m512i sum[PANEL_TOKENS][PANEL_TILES];
         int n_wide = 0;
         UNROLL
         for (int t = 0; t < n_tokens; t++) {
@@ -187,7 +187,7 @@ INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const
     }
 }
 
-PANEL_TABLE(panel_blocks, 4)
+PANEL_TABLE_2_7(panel_blocks)
 
 void unpack_q6_k_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
                         float *scales, int16_t *sub_scales)
@@ -257,8 +257,7 @@ void matmul_q6_k_avx512(const union job *j, int begin, int end)
                                          .group = BLOCK,
                                          .sum_group = 16,
                                          .sub_scales = GROUPS,
-                                         .max_tokens = PANEL_TOKENS / 2,
-                                         .run = panel_blocks_runs,
+                                         RUNS_2_7(panel_blocks),
                                          .unpack = unpack_q6_k_avx512,
                                          .look = look};
     const struct matmul_job *job = &j->matmul;

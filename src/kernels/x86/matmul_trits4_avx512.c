@@ -56,8 +56,8 @@ FEW_RUN(grouped, 2, fields_grouped_tile, &fields, 2)
 FEW_RUN(grouped, 3, fields_grouped_tile, &fields, 3)
 FEW_RUN(grouped, 4, fields_grouped_tile, &fields, 4)
 
-PANEL_TABLE(panel_row, 8)
-PANEL_TABLE(panel_grouped, 8)
+PANEL_TABLE_3_8(panel_row)
+PANEL_TABLE_3_8(panel_grouped)
 
 void unpack_trits4_avx512(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
                           float *scales, int16_t *sub_scales)
@@ -80,6 +80,7 @@ void matmul_trits4_avx512(const union job *j, int begin, int end)
                                   .zero = 1,
                                   .group = group,
                                   .is_scaled = group != 0,
+                                  .tiles = PANEL_TILES,
                                   .max_tokens = PANEL_TOKENS,
                                   .run = group ? panel_grouped_runs : panel_row_runs,
                                   .unpack = unpack_trits4_avx512};

@@ -202,8 +202,8 @@ FEW(3)
 FEW(4)
 #undef FEW
 
-PANEL_TABLE(panel_row, 8)
-PANEL_TABLE(panel_grouped, 8)
+PANEL_TABLE_3_8(panel_row)
+PANEL_TABLE_3_8(panel_grouped)
 
 /* Panels begin at a unit. */
 void unpack_trits5_avx512vbmi(const struct panel *p, int64_t tile, int pitch, uint8_t *codes,
@@ -248,6 +248,7 @@ void matmul_trits5_avx512vbmi(const union job *j, int begin, int end)
                                   .zero = 1,
                                   .group = group,
                                   .is_scaled = group != 0,
+                                  .tiles = PANEL_TILES,
                                   .max_tokens = PANEL_TOKENS,
                                   .run = group ? panel_grouped_runs : panel_row_runs,
                                   .unpack = unpack_trits5_avx512vbmi};
