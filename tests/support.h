@@ -61,6 +61,9 @@ struct outcome {
 struct outcome run_command(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void outcome_done(struct outcome *outcome);
 
+/* Nanoseconds of processor time of this process: other programs beside it do not count. */
+int64_t cpu_ns(void);
+
 /* True if every byte of a sanitiser build slows things down: bounds of time and memory do not hold.
  */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
