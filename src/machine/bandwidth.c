@@ -9,7 +9,7 @@
 #include "machine/memory_info.h"
 
 #define MIB          ((uint64_t)1 << 20)
-#define THREAD_BYTES (64 * MIB) /* that a thread reads in a pass: some milliseconds */
+#define THREAD_BYTES (32 * MIB) /* that a thread reads in a pass: some milliseconds */
 #define STREAMS      4
 #define TURN_BYTES   128 /* of a stream: two lines, which prefetchers fetch as a pair */
 #define PART_BYTES   (STREAMS * TURN_BYTES)

@@ -14,8 +14,10 @@ struct bandwidth {
 
 /* Reads distinct memory with every thread of the team, for about `seconds` in all; the best of
  * several passes. A pass reads whole cache lines forward, in one to four streams a thread, at the
- * widest vectors that the baseline has, after they were flushed from the caches. For this it takes 64 MiB
+ * widest vectors that the baseline has, after they were flushed from the caches. For this it takes 32 MiB
  * a thread, but at most a quarter of the node's memory and half of what is free.
+ * Every loop and node is read at least once, however short that is: up to a second on processors that
+ * flush slowly (cache_flush.h).
  * is_matrix: also each node from each node.
  * errors  MEMORY */
 enum status bandwidth_measure(struct bandwidth *bandwidth, struct thread_team *team,

@@ -1,29 +1,41 @@
 #include "machine/cache_flush.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define LINE_BYTES 64 /* the smallest there is: a longer line is flushed twice */
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <stdatomic.h>
+
+/* Asked once: CPUID leaves a virtual machine, for microseconds. */
+static bool has_clflushopt(void)
+{
+    static _Atomic int known; /* 0: not asked, 1: no, 2: yes */
+    unsigned eax, ebx = 0, ecx, edx;
+    if (known == 0) {
+        bool has_leaf = __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx);
+        known = has_leaf && (ebx & bit_CLFLUSHOPT) ? 2 : 1;
+    }
+    return known == 2;
+}
 
 /* Lines one beside the other, where clflush waits for each. */
 __attribute__((target("clflushopt"))) static void flush_unordered(const uint8_t *line, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += LINE_BYTES)
         __builtin_ia32_clflushopt(line + i);
-    __builtin_ia32_mfence();
 }
 
 static void flush_lines(const uint8_t *line, size_t bytes)
 {
-    unsigned eax, ebx, ecx, edx;
-    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx & bit_CLFLUSHOPT)) {
+    if (has_clflushopt())
         flush_unordered(line, bytes);
-        return;
-    }
-    for (size_t i = 0; i < bytes; i += LINE_BYTES)
-        __builtin_ia32_clflush(line + i);
+    else
+        for (size_t i = 0; i < bytes; i += LINE_BYTES)
+            __builtin_ia32_clflush(line + i);
+    __builtin_ia32_mfence(); /* loads that follow are not made before */
 }
 
 #elif defined(__aarch64__)

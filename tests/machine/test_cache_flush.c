@@ -36,13 +36,31 @@ static double walk_ns(void)
     return ns;
 }
 
-/* Memory is 50 ns away and more, the second cache some 5. */
-static void test_flushed_lines_are_far(void **state)
+static void flush_all(void)
 {
-    (void)state;
+    cache_flush(ring, N_LINES * LINE);
+}
+
+/* Every line by its last byte. */
+static void flush_ends(void)
+{
+    for (int i = 0; i < N_LINES; i++)
+        cache_flush(ring + i * LINE + LINE - 1, 1);
+}
+
+/* Two lines by two bytes. */
+static void flush_pairs(void)
+{
+    for (int i = 0; i < N_LINES; i += 2)
+        cache_flush(ring + i * LINE + LINE - 1, 2);
+}
+
+/* Memory is 40 ns away and more, the second cache some 5. */
+static void expect_far(void (*flush)(void))
+{
     double warm = 1e9, cold = 1e9;
     for (int i = 0; i < ROUNDS; i++) {
-        cache_flush(ring, N_LINES * LINE);
+        flush();
         double ns = walk_ns();
         cold = ns < cold ? ns : cold;
         ns = walk_ns();
@@ -53,8 +71,20 @@ static void test_flushed_lines_are_far(void **state)
         fail_msg("flushed %.1f ns, not flushed %.1f ns a load", cold, warm);
 }
 
-/* A part of a line flushes the line, and a change before the flush is there after it. */
-static void test_part_of_a_line(void **state)
+static void test_flushed_lines_are_far(void **state)
+{
+    (void)state;
+    expect_far(flush_all);
+}
+
+static void test_a_byte_flushes_its_line(void **state)
+{
+    (void)state;
+    expect_far(flush_ends);
+    expect_far(flush_pairs);
+}
+
+static void test_content_stays(void **state)
 {
     (void)state;
     unsigned char bytes[3 * LINE];
@@ -75,7 +105,8 @@ int main(int argc, char **argv)
     make_ring();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flushed_lines_are_far),
-        cmocka_unit_test(test_part_of_a_line),
+        cmocka_unit_test(test_a_byte_flushes_its_line),
+        cmocka_unit_test(test_content_stays),
     };
     int status = cmocka_run_group_tests(tests, NULL, NULL);
     free(ring);
