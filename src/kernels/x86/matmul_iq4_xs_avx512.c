@@ -1,5 +1,6 @@
 /* matmul of iq4_xs: values of codes from a table in a register, with 128 added, because the bytes of the
  * multiply-add that the activations do not take are unsigned. |sum| <= 8 * 32 * 32 * 241 * 127 < 2^31. */
+#define FETCH_HINT _MM_HINT_T1
 #include "kernels/x86/matmul_mins_avx512.h"
 #include "tensor/iq4_values.h"
 

@@ -1,4 +1,5 @@
 /* matmul of q4_k and q5_k: a fifth bit apart they are the same. */
+#define FETCH_HINT _MM_HINT_T1
 #include "kernels/x86/matmul_mins_avx512.h"
 
 /* A block is a unit: f16 scales, lines of 6-bit scales and minimums, 8 groups of 32 inputs, each four

@@ -1,3 +1,4 @@
+#define FETCH_HINT _MM_HINT_T1
 #include "kernels/x86/matmul_fields_avx512.h"
 
 static const struct fields fields = {.bits = 2, .zero = 1};
