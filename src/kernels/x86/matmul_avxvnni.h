@@ -13,14 +13,15 @@ ALWAYS_INLINE __m256i add_quad(__m256i acc, __m256i codes, __m256i quad)
 }
 
 /* acc[half] += what VNNI's `name` multiplies: factors of that half and the 32 bits at q. One statement with
- * their broadcast: else gcc loads broadcasts early, runs out of registers and spills sums. */
+ * their broadcast: else gcc loads broadcasts early, runs out of registers and spills sums. The first sum is
+ * written while the second factor is still to be read (&). */
 #define ADD_BROADCAST(name, acc, factor0, factor1, q)                                              \
     do {                                                                                           \
         __m256i all_;                                                                              \
         __asm__("vpbroadcastd %5, %2\n\t"                                                          \
                 "%{vex%} " name " %2, %3, %0\n\t"                                                  \
                 "%{vex%} " name " %2, %4, %1"                                                      \
-                : "+x"((acc)[0]), "+x"((acc)[1]), "=&x"(all_)                                      \
+                : "+&x"((acc)[0]), "+x"((acc)[1]), "=&x"(all_)                                     \
                 : "x"(factor0), "x"(factor1), "m"(*(const int32_t *)(const void *)(q)));           \
     } while (0)
 
