@@ -295,8 +295,9 @@ static bool is_trits(enum packing packing)
     return packing == PACKING_trits4 || packing == PACKING_trits5;
 }
 
-/* Rows so long that sums kept shifted must be flushed, many tokens at once, and both: several panels of
- * inputs, and more tiles than one panel has. */
+/* Rows so long that sums kept shifted must be flushed, many tokens at once, both (several panels of inputs,
+ * and more tiles than one panel has), and more rows than the state of 512 tokens leaves room for: 31 tiles,
+ * where 64 bytes a token and tile in MATMUL_SCRATCH_BYTES are 32 tiles without the panel. */
 static void check_long(struct check *c, int group)
 {
     static const int64_t cols[] = {4096, 65536 + 32, 131072 + 260};
@@ -309,11 +310,16 @@ static void check_long(struct check *c, int group)
         matmul_once(c,
                     &(struct matmul_shape){group, tokens[i], 16 * (1 + i % 3) + i % 2,
                                            group ? 3 * group : 100, EPILOGUE_STORE, FILL_RANDOM});
+    if (packing_needs(c->row->packing, group).is_float)
+        return;
     static const int rows[] = {33, 210};
     int64_t n_cols = group ? 8448 : 8300;
-    for (int i = 0; !packing_needs(c->row->packing, group).is_float && i < 2 && !c->failed; i++)
+    for (int i = 0; i < 2 && !c->failed; i++)
         matmul_once(c, &(struct matmul_shape){group, 17 + 16 * i, rows[i], n_cols, EPILOGUE_ADD,
                                               i ? FILL_RANDOM : FILL_MAX});
+    if (c->row->isa != ISA_scalar && !c->failed)
+        matmul_once(c, &(struct matmul_shape){group, 512, 30 * TILE_ROWS + 1, group ? group : 20,
+                                              EPILOGUE_STORE, FILL_RANDOM});
 }
 
 void check_matmul(struct check *c)

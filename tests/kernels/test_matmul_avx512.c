@@ -284,7 +284,7 @@ static void test_matmul_avx512(void **state)
         skip();
 }
 
-/* More inputs than sums in place may take, and than the state of 512 tokens leaves room for. */
+/* More inputs than sums kept shifted may take. */
 static void test_long_rows(void **state)
 {
     (void)state;
