@@ -7,6 +7,8 @@
  * K packings have a scale for every 16 or 32 inputs: codes are multiplied by them as they are unpacked,
  * into 16 bits, of which low and high bytes are codes of their own (q2_k, q3_k: one byte is enough); so sums leave
  * the registers once every 256 inputs. Integers are the same as with VNNI, and so is the order of floats. */
+#include <assert.h>
+
 #include "kernels/x86/matmul_panel_avx512.h"
 #include "kernels/x86/sub_sums.h"
 #include "kernels/x86/tiles_amx.h"
@@ -92,6 +94,7 @@ static void place(struct tiles *t)
     int64_t state_bytes = t->is_kept ? n_blocks_of(job) * SUM_BYTES : 0;
     int64_t tile_bytes = t->codes_bytes + t->scales_bytes + t->subs_bytes + state_bytes;
     t->n_tiles = ((int64_t)MATMUL_SCRATCH_BYTES - 8 * SUM_BYTES) / tile_bytes / 2 * 2;
+    assert(t->n_tiles > 0); /* no more tokens than the contract has */
     t->sums = job->scratch;
     t->state = t->sums + 4 * SUM_BYTES;
     t->scales = t->state + 4 * SUM_BYTES + t->n_tiles * state_bytes;
@@ -412,8 +415,7 @@ static void configure(int step)
     tile_configure(&config);
 }
 
-/* Fewer tokens than fill a register are left to AVX-512: a tile instruction takes as long, and the
- * kernels for few tokens don't unpack. */
+/* Fewer tokens than fill a register are left to AVX-512: a tile instruction takes as long for them. */
 static void tiles_matmul(const union job *j, const struct tiles_ops *ops, int begin, int end)
 {
     const struct matmul_job *job = &j->matmul;

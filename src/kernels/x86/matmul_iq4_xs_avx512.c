@@ -198,7 +198,7 @@ void matmul_iq4_xs_avx512(const union job *j, int begin, int end)
     static few_tokens *const few[MAX_FEW] = {few_1, few_2, few_3, few_4};
     static const struct panel_ops ops = {.inputs = 512,
                                          .group = BLOCK,
-                                         .sum_group = 64,
+                                         .sum_inputs = 64,
                                          .sub_scales = GROUPS + PAIRS,
                                          RUNS_2_7(panel_blocks),
                                          .unpack = unpack_iq4_xs_avx512,

@@ -1,7 +1,8 @@
-/* Many tokens: a panel of three tiles and some inputs is unpacked to one byte per code, so that 64
+/* Many tokens: a panel of some tiles and inputs is unpacked to one byte per code, so that 64
  * bytes are the rows of a tile by one quad, and all tokens pass over it while it is in the nearest
  * cache. The inner loop is 3 tiles x 8 tokens: 24 accumulators, three loads of codes and 8
- * broadcasts for 24 multiply-adds. In the first cache of an Emerald Rapids core it reaches the
+ * broadcasts for 24 multiply-adds; of K types whose groups are scaled into sums of their own 2 x 7, so that
+ * both sets of sums are registers. In the first cache of an Emerald Rapids core 3 x 8 reaches the
  * peak, as 4 x 4, 5 x 5 and 4 x 6 do; 3 x 4 reaches 0.895 of it: two multiply-adds a cycle that take 5
  * cycles need more than 12 accumulators (December 2026). */
 #ifndef TRINE_KERNELS_X86_MATMUL_PANEL_AVX512_H
@@ -17,23 +18,21 @@ struct panel {
     const struct matmul_job *job;
     int64_t col0, n;
     int n_tiles;
-    int group, sum_group; /* inputs per scale and per zero sum; 0: the row */
-    uint8_t *codes;       /* (quads, n_tiles, 64) */
-    float *scales;        /* (groups, 1 or with minimums 2, n_tiles, 16) */
-    int16_t *sub_scales;  /* (groups, sub-scales of a group, n_tiles, 16 rows of a pair) */
-    int32_t
-        *zero_sums;   /* (n_tokens, zero_stride): -zero * sum of every group of activations; scaled
-                         groups: pairs of that (with minimums, of the scaled sum) and
-                         the scale; K types with minimums: pairs of int16 */
-    int32_t *starts;  /* q5_k, (n_tokens, start_stride): see there */
-    uint8_t *is_wide; /* q6_k: (n_tokens, blocks of 256): see there */
-    int64_t zero_stride, start_stride, wide_stride;
+    int group;           /* inputs per scale; 0: the row */
+    uint8_t *codes;      /* (quads, n_tiles, 64) */
+    float *scales;       /* (groups, 1 or with minimums 2, n_tiles, 16) */
+    int16_t *sub_scales; /* (groups, ops.sub_scales, n_tiles, 16 rows of a pair or a float) */
+    /* (n_tokens, zero_stride): is_scaled: for every group, -zero * sum of activations (with minimums, their
+     * scaled sum) and the scale; q6_k: -zero * sum of every 16; other K types: pairs of sums, as int16 */
+    int32_t *zero_sums;
+    int32_t *extra; /* (n_tokens, extra_stride): q5_k, q6_k: see there */
+    int64_t zero_stride, extra_stride;
 };
 
 /* Runs a panel for the tokens from `token`; state: (tokens, n_tiles) accumulators. */
 typedef void panel_run(const struct panel *panel, int token, __m512i *state);
 
-/* Unpacks a panel's inputs of one tile: 64 bytes of codes to every pitch-th, and so scales. */
+/* Unpacks a panel's inputs of one tile: codes to every pitch-th line of 64 bytes, scales and sub-scales too. */
 typedef void panel_unpack(const struct panel *panel, int64_t tile, int pitch, uint8_t *codes,
                           float *scales, int16_t *sub_scales);
 /* Those that matmul_amx.c uses too. */
@@ -46,11 +45,12 @@ panel_unpack unpack_trits4_avx512, unpack_trits5_avx512vbmi, unpack_q4_0_avx512,
 struct panel_ops {
     int inputs; /* of a panel: whole units, a multiple of 64 */
     int zero;   /* code of value 0 */
-    int group, sum_group;
+    int group;
+    int sum_inputs;        /* of an int32 of zero_sums; is_scaled, or 0: see panel_place */
     bool has_min;          /* beside every scale one of minimums */
-    bool is_scaled;        /* runs are panel_scaled */
-    int sub_scales;        /* pairs of int16 of a row and group */
-    int starts;            /* int32 of a token */
+    bool is_scaled;        /* zero_sums are as panel_scaled reads them */
+    int sub_scales;        /* 32 bits each, of a row and group */
+    int extra;             /* int32 of a token and panel in panel.extra */
     int tiles, max_tokens; /* of a run, at most */
     panel_run *const *run; /* by [n_tiles - 1][n_tokens - 1] */
     panel_unpack *unpack;

@@ -3,6 +3,7 @@
 #define TRINE_KERNELS_X86_MATMUL_PANEL_AVXVNNI_H
 
 #include "kernels/x86/matmul_avxvnni.h"
+#include "kernels/x86/sum_as_float.h"
 
 #define PANEL_TOKENS 6 /* of a run at most */
 #include "kernels/x86/matmul_panel_256.h"
@@ -34,14 +35,10 @@ ALWAYS_INLINE void panel_quads(const uint8_t *codes, const int8_t *q, int n_quad
     }
 }
 
-/* What sums of a panel begin with: bits of the float 1.5 * 2^23, less zero * sum of q. An exact sum s
- * below 2^22 then ends as bits of 1.5 * 2^23 + s: a subtraction makes a float of it, on other ports than
- * conversions, which share those of the multiplier. */
-#define SUM_START 0x4b400000
-
+/* Of a sum below 2^22 that began with SUM_START (less zero * sum of q). */
 ALWAYS_INLINE __m256 float_of_sum(__m256i sum)
 {
-    return _mm256_sub_ps(_mm256_castsi256_ps(sum), _mm256_set1_ps(12582912.0f));
+    return _mm256_sub_ps(_mm256_castsi256_ps(sum), _mm256_set1_ps(SUM_START_FLOAT));
 }
 
 /* Groups with one scale each, and starts of sums or minimums, which panel.extra has; the state is

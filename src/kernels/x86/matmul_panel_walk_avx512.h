@@ -2,16 +2,18 @@
 #ifndef TRINE_KERNELS_X86_MATMUL_PANEL_WALK_AVX512_H
 #define TRINE_KERNELS_X86_MATMUL_PANEL_WALK_AVX512_H
 
+#include <assert.h>
+
 #include "kernels/x86/matmul_panel_avx512.h"
 
 /* Cuts scratch: panel and sums first, the rest is state. Returns how many tiles it holds. */
 static inline int64_t panel_place(struct panel *p, const struct panel_ops *ops, __m512i **state)
 {
     int64_t n_tokens = p->job->n_tokens, n = ops->inputs;
-    p->zero_stride = ops->is_scaled   ? (n / ops->group + 15) / 16 * 32
-                     : ops->sum_group ? n / ops->sum_group
-                                      : 0;
-    p->wide_stride = ops->look ? n / 256 : 0;
+    p->zero_stride = ops->is_scaled    ? (n / ops->group + 15) / 16 * 32
+                     : ops->sum_inputs ? n / ops->sum_inputs
+                                       : 0;
+    p->extra_stride = ops->extra;
     uint8_t *at = p->job->scratch, *end = at + MATMUL_SCRATCH_BYTES;
     p->codes = at;
     at += n * (TILE_ROWS * PANEL_TILES) + 8 * PANEL_TILES * STEP_BYTES;
@@ -22,13 +24,12 @@ static inline int64_t panel_place(struct panel *p, const struct panel_ops *ops, 
     at += ops->sub_scales * n_groups * (TILE_ROWS * PANEL_TILES * 4);
     p->zero_sums = (int32_t *)at;
     at += (n_tokens * p->zero_stride * 4 + 63) / 64 * 64;
-    p->starts = (int32_t *)at;
-    p->start_stride = ops->starts;
-    at += (n_tokens * p->start_stride * 4 + 63) / 64 * 64;
-    p->is_wide = at;
-    at += (n_tokens * p->wide_stride + 63) / 64 * 64;
+    p->extra = (int32_t *)at;
+    at += (n_tokens * p->extra_stride * 4 + 63) / 64 * 64;
     *state = (__m512i *)at;
-    return (end - at) / (n_tokens * STEP_BYTES * PANEL_TILES) * PANEL_TILES;
+    int64_t n_tiles = (end - at) / (n_tokens * STEP_BYTES * PANEL_TILES) * PANEL_TILES;
+    assert(n_tiles > 0); /* no more tokens than the contract has */
+    return n_tiles;
 }
 
 /* What panel_scaled starts groups with and scales them by. */
@@ -128,7 +129,7 @@ static inline void panel_tiles(struct panel *p, const struct panel_ops *ops, __m
 static inline void panel_matmul(const struct matmul_job *job, const struct panel_ops *ops,
                                 int begin, int end)
 {
-    struct panel p = {.job = job, .group = ops->group, .sum_group = ops->sum_group};
+    struct panel p = {.job = job, .group = ops->group};
     __m512i *state;
     int64_t n_tiles = panel_place(&p, ops, &state);
     int64_t last = (end + TILE_ROWS - 1) / TILE_ROWS;

@@ -141,7 +141,7 @@ void matmul_q2_k_avx512(const union job *j, int begin, int end)
     static few_tokens *const few[MAX_FEW] = {few_1, few_2, few_3, few_4};
     static const struct panel_ops ops = {.inputs = 512,
                                          .group = BLOCK,
-                                         .sum_group = 32,
+                                         .sum_inputs = 32,
                                          .has_min = true,
                                          .sub_scales = PAIRS,
                                          RUNS_3_8(panel_blocks),

@@ -1,6 +1,7 @@
 /* matmul of q4_k and q5_k: a fifth bit apart they are the same. */
 #define FETCH_HINT _MM_HINT_T1
 #include "kernels/x86/matmul_mins_avx512.h"
+#include "kernels/x86/sum_as_float.h"
 
 /* A block is a unit: f16 scales, lines of 6-bit scales and minimums, 8 groups of 32 inputs, each four
  * steps of low nibbles and, for q5_k, one of fifth bits. */
@@ -122,28 +123,26 @@ FEW_RUN(q5_k, 2, few_tile, true, 2)
 FEW_RUN(q5_k, 3, few_tile, true, 3)
 FEW_RUN(q5_k, 4, few_tile, true, 4)
 
-/* Many tokens. A dot product of a group starts at MAGIC, 1.5 * 2^23, as the bits of a float, which then
- * is MAGIC + dot: one multiply-add with the scale and MAGIC - MAGIC * scale makes it MAGIC + scale * dot,
- * exactly while |scale * dot| <= 2^22, and adding its bits adds scale * dot: two instructions where a
- * product of 32 bits and a sum take three. q4_k: 63 * 32 * 15 * 127 < 2^22. q5_k: the same of code - 16,
- * 63 * 32 * 16 * 127 < 2^22, and 16 * scale * sum of q added by pairs, like minimums. */
-#define MAGIC      0x1.8p23f
-#define MAGIC_BITS 0x4b400000
+/* Many tokens. A dot product of a group starts at SUM_START: with F = SUM_START_FLOAT it ends as F + dot. One
+ * multiply-add with the scale and F - F * scale makes it F + scale * dot, exactly while |scale * dot| <=
+ * 2^22, and adding its bits adds scale * dot: two instructions where a product of 32 bits and a sum take
+ * three. q4_k: 63 * 32 * 15 * 127 < 2^22. q5_k: the same of code - 16, 63 * 32 * 16 * 127 < 2^22, and
+ * 16 * scale * sum of q added by pairs, like minimums. */
 
-/* Lines of a block and tile: of groups the scale and MAGIC - MAGIC * scale as floats, then pairs of
- * minimums, then for q5_k pairs of 16 * scale. */
+/* Lines of a block and tile: of groups the scale and F - F * scale as floats, then pairs of minimums, then
+ * for q5_k pairs of 16 * scale. */
 INLINE int lines_of(const bool has_fifth)
 {
     return 2 * GROUPS + PAIRS + has_fifth * PAIRS;
 }
 
-/* sum += scale * sum of code * q over a group, and MAGIC_BITS. */
+/* sum += scale * sum of code * q over a group, and SUM_START. */
 INLINE void panel_group(const uint8_t *codes, const float *scales, struct token_rows *rows,
                         struct token_rows *zero, const bool has_fifth, const int n_tiles,
                         const int n_tokens, panel_sums sum)
 {
     panel_sums dot;
-    set_sums(MAGIC_BITS, n_tiles, n_tokens, dot);
+    set_sums(SUM_START, n_tiles, n_tokens, dot);
     UNROLL
     for (int t = 0; t < n_tokens * has_fifth; t++) {
         __m512i start = quad_at(row_of(zero, t));
@@ -177,11 +176,11 @@ INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const
     const int16_t *lines = p->sub_scales;
     struct token_rows rows = token_rows(p, token, 0, n_tokens);
     for (int64_t b = 0; b < p->n / BLOCK; b++, lines += lines_of(has_fifth) * line) {
-        struct token_rows zero = rows_at(p->starts + token * p->start_stride + b * GROUPS,
-                                         p->start_stride * 4, n_tokens);
+        struct token_rows zero =
+            rows_at(p->extra + token * p->extra_stride + b * GROUPS, p->extra_stride * 4, n_tokens);
         const int16_t *mins = lines + 2 * GROUPS * line;
         panel_sums sum;
-        set_sums((int)(0u - GROUPS * (unsigned)MAGIC_BITS), n_tiles, n_tokens, sum);
+        set_sums((int)(0u - GROUPS * (unsigned)SUM_START), n_tiles, n_tokens, sum);
         for (int g = 0; g < GROUPS; g++, codes += 8 * n_tiles * STEP_BYTES)
             panel_group(codes, (const float *)(lines + 2 * g * line), &rows, &zero, has_fifth,
                         n_tiles, n_tokens, sum);
@@ -214,7 +213,7 @@ PANEL_TABLE_2_7(panel_q5_k)
 /* What panel_blocks reads of a unit; returns what follows. */
 INLINE int16_t *unpack_lines(const uint8_t *unit, const bool has_fifth, int pitch, int16_t *lines)
 {
-    const __m512 magic = _mm512_set1_ps(MAGIC);
+    const __m512 magic = _mm512_set1_ps(SUM_START_FLOAT);
     struct sub_scales subs = sub_scales_at(unit);
     const int line = pitch * (2 * TILE_ROWS);
     for (int g = 0; g < GROUPS; g++, lines += 2 * line) {
@@ -301,10 +300,10 @@ static void look_q5_k(struct panel *p)
     panel_pair_sums(p, GROUPS);
     for (int t = 0; t < p->job->n_tokens; t++) {
         const int32_t *sums = a->sum + (int64_t)t * a->n_sums + p->col0 / 32;
-        int32_t *starts = p->starts + t * p->start_stride;
+        int32_t *starts = p->extra + t * p->extra_stride;
         for (int64_t g = 0; g < p->n / 32; g += 8) {
             __m256i sum = _mm256_slli_epi32(_mm256_loadu_si256((const void *)(sums + g)), 4);
-            sum = _mm256_sub_epi32(_mm256_set1_epi32(MAGIC_BITS), sum);
+            sum = _mm256_sub_epi32(_mm256_set1_epi32(SUM_START), sum);
             _mm256_storeu_si256((void *)(starts + g), sum);
         }
     }
@@ -312,8 +311,8 @@ static void look_q5_k(struct panel *p)
 
 #define K_OPS(name, n_lines, n_starts)                                                             \
     {                                                                                              \
-        .inputs = 512, .group = BLOCK, .sum_group = 64, .has_min = true, .sub_scales = n_lines,    \
-        RUNS_2_7(panel_##name), .unpack = unpack_##name, .look = look_##name, .starts = n_starts   \
+        .inputs = 512, .group = BLOCK, .sum_inputs = 64, .has_min = true, .sub_scales = n_lines,   \
+        RUNS_2_7(panel_##name), .unpack = unpack_##name, .look = look_##name, .extra = n_starts    \
     }
 
 void matmul_q4_k_avx512(const union job *j, int begin, int end)

@@ -157,14 +157,14 @@ INLINE void panel_blocks(const struct panel *p, int token, __m512i *state, const
 {
     const struct activations *a = &p->job->a;
     const float *act_scale = a->scale + (int64_t)token * a->n_scales + p->col0 / BLOCK;
-    const uint8_t *is_wide = p->is_wide + token * p->wide_stride;
+    const int32_t *is_wide = p->extra + token * p->extra_stride;
     __m512 *y = (__m512 *)state;
     for (int64_t b = 0; b < p->n / BLOCK; b++) {
         __m512i sum[PANEL_TOKENS][PANEL_TILES];
         int n_wide = 0;
         UNROLL
         for (int t = 0; t < n_tokens; t++) {
-            n_wide += is_wide[t * p->wide_stride + b];
+            n_wide += is_wide[t * p->extra_stride + b];
             UNROLL
             for (int k = 0; k < n_tiles; k++)
                 sum[t][k] = _mm512_setzero_si512();
@@ -229,7 +229,7 @@ static void zero_sums(const struct panel *p)
     }
 }
 
-/* Marks blocks with a group of 16 activations so large that 32 times the sum of their sizes needs
+/* Marks in p->extra blocks with a group of 16 activations so large that 32 times the sum of their sizes needs
  * more than 16 bits. */
 static void look(struct panel *p)
 {
@@ -245,7 +245,7 @@ static void look(struct panel *p)
                 __m512i by16 = _mm512_add_epi64(by8, _mm512_shuffle_epi32(by8, 0x4e));
                 found |= _mm512_cmpgt_epi64_mask(by16, _mm512_set1_epi64(1023));
             }
-            p->is_wide[t * p->wide_stride + b] = found != 0;
+            p->extra[t * p->extra_stride + b] = found != 0;
         }
 }
 
@@ -253,10 +253,10 @@ void matmul_q6_k_avx512(const union job *j, int begin, int end)
 {
     static few_tokens *const few[MAX_FEW] = {few_1, few_2, few_3, few_4};
     static const struct panel_ops ops = {.inputs = 512,
-                                         .zero = 32,
                                          .group = BLOCK,
-                                         .sum_group = 16,
+                                         .sum_inputs = 16,
                                          .sub_scales = GROUPS,
+                                         .extra = 512 / BLOCK,
                                          RUNS_2_7(panel_blocks),
                                          .unpack = unpack_q6_k_avx512,
                                          .look = look};
