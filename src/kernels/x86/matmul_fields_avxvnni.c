@@ -71,24 +71,6 @@ ALWAYS_INLINE void start_sums(const int32_t *act_sum, int64_t sum_stride, int ze
         sums[t][0] = sums[t][1] = _mm256_set1_epi32(-zero * act_sum[t * sum_stride]);
 }
 
-/* One scale per row: the exact sums of a token. */
-static void finish_sums(const struct matmul_job *job, const uint8_t *tile, int row0, int token,
-                        const __m256i sums[2])
-{
-    if (job->epilogue == EPILOGUE_PARTIAL) {
-        matmul_finish_partial(job, row0, token, (const int32_t *)sums);
-        return;
-    }
-    float y[TILE_ROWS];
-    __m256 act_scale = _mm256_set1_ps(job->a.scale[(int64_t)token * job->a.n_scales]);
-    for (int half = 0; half < 2; half++) {
-        __m256 scale = _mm256_loadu_ps((const float *)(const void *)tile + half * 8);
-        scale = _mm256_mul_ps(scale, act_scale);
-        _mm256_storeu_ps(y + half * 8, _mm256_mul_ps(_mm256_cvtepi32_ps(sums[half]), scale));
-    }
-    matmul_finish(job, row0, token, y);
-}
-
 ALWAYS_INLINE void tile_rows(const struct matmul_job *job, const uint8_t *tile, int row0, int token,
                              int n)
 {

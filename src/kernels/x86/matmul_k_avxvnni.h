@@ -17,7 +17,7 @@ ALWAYS_INLINE void start_groups(const int32_t *act_sum, int n_groups, int zero, 
 }
 
 /* Groups of 16 or 32 inputs. */
-#define GROUP_QUADS(kind) ((kind) == Q2_K || (kind) == Q3_K ? 4 : 8)
+#define K_GROUP_QUADS(kind) ((kind) == Q2_K || (kind) == Q3_K ? 4 : 8)
 
 /* acc += scale * (start + sum of code * q) over the groups of 32 inputs and n tokens. scale: of each half;
  * start: 0 if NULL, 16 apart. Sums of groups of 16 fit int16, so that one multiply-add of int16 pairs
@@ -26,7 +26,7 @@ ALWAYS_INLINE void add_part(enum k_kind kind, const uint8_t *part, const int8_t 
                             const __m256i *scale0, const __m256i *scale1, const int32_t *start,
                             int n, __m256i acc[MAX_TOKENS][2])
 {
-    const int group_quads = GROUP_QUADS(kind);
+    const int group_quads = K_GROUP_QUADS(kind);
 #pragma GCC unroll 2
     for (int g = 0; g < 8 / group_quads; g++) {
         __m256i dot[MAX_TOKENS][2];

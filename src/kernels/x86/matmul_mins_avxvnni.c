@@ -93,20 +93,6 @@ ALWAYS_INLINE void unpack_units(const struct panel *p, const uint8_t *tile, enum
     }
 }
 
-/* Pairs of sums of activations, for the minimums. */
-ALWAYS_INLINE void copy(const struct panel *p, enum k_kind kind)
-{
-    const struct activations *a = &p->job->a;
-    panel_copy(p);
-    int64_t n = p->n / BLOCK * GROUPS(kind);
-    for (int t = 0; t < p->job->n_tokens; t++) {
-        const int32_t *sums = a->sum + (int64_t)t * a->n_sums + p->col0 / BLOCK * GROUPS(kind);
-        int32_t *pairs = p->sums + t * p->sum_stride;
-        for (int64_t i = 0; i < n; i += 8)
-            _mm_storeu_si128((__m128i *)(pairs + i / 2), pair_sums(sums + i));
-    }
-}
-
 ALWAYS_INLINE void panel_blocks(const struct panel *p, int token, __m256 state[][2],
                                 enum k_kind kind, int n)
 {
@@ -120,7 +106,7 @@ ALWAYS_INLINE void panel_blocks(const struct panel *p, int token, __m256 state[]
         if (kind == Q2_K)
             panel_products(p, b, token, n, sum);
         else /* 4 * 63 * 32 * 15 * 127 < 2^24, with 31 for 15 two groups */
-            panel_block(p, b, token, (const float *)(const void *)lines, GROUP_QUADS(kind),
+            panel_block(p, b, token, (const float *)(const void *)lines, K_GROUP_QUADS(kind),
                         kind == Q4_K ? 4 : 2, false, n, sum);
         panel_floats(scales, act_scale, act_stride, false, n, sum, state);
         panel_mins(p, b, token, lines + GROUPS(kind) * STEP_BYTES, n_pairs, n, sum);
@@ -148,7 +134,8 @@ ALWAYS_INLINE void panel_blocks(const struct panel *p, int token, __m256 state[]
     }                                                                                              \
     static void name##_copy(const struct panel *p)                                                 \
     {                                                                                              \
-        copy(p, kind);                                                                             \
+        panel_copy(p);                                                                             \
+        panel_pair_sums(p, GROUPS(kind));                                                          \
     }                                                                                              \
     TILE_KERNEL(name##_few_1, name##_few, 1)                                                       \
     TILE_KERNEL(name##_few_2, name##_few, 2)                                                       \

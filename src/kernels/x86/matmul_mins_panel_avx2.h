@@ -12,17 +12,8 @@ struct panel_block {
 };
 
 #define PANEL_BLOCKS (PANEL_INPUTS / 256)
-
-/* sums: those of activations in pairs. */
-ALWAYS_INLINE void panel_copy_mins(const struct panel *p, int n_groups)
-{
-    const struct activations *a = &p->job->a;
-    panel_copy(p);
-    for (int t = 0; t < p->job->n_tokens; t++)
-        for (int i = 0; i < p->n / 256; i++)
-            pair_block_sums(a->sum + (int64_t)t * a->n_sums + (p->col0 / 256 + i) * n_groups,
-                            n_groups, p->sums + t * p->sum_stride + i * n_groups / 2);
-}
+static_assert(PANEL_BLOCKS * sizeof(struct panel_block) % 64 == 0,
+              "what lies behind stays aligned");
 
 /* y of the blocks of a panel. chunk: the quads that int16 pairs can add, at most a group. */
 ALWAYS_INLINE void panel_mins(const struct panel *p, int token, __m256 state[][2], int n_groups,

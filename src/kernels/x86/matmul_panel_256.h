@@ -5,7 +5,10 @@
 #ifndef TRINE_KERNELS_X86_MATMUL_PANEL_256_H
 #define TRINE_KERNELS_X86_MATMUL_PANEL_256_H
 
+#include <assert.h>
+
 #include "kernels/x86/matmul_avx2.h"
+#include "kernels/x86/sub_sums.h"
 
 #define FEW_TOKENS   8 /* multiply packed weights directly; more unpack them first */
 #define PANEL_INPUTS 512
@@ -19,8 +22,8 @@ struct panel {
     float *scales;  /* (groups, 16) */
     uint8_t *extra; /* what the packing has besides */
     int8_t *q;      /* copied activations: (n_tokens, stride bytes) */
-    int64_t stride;
-    int32_t *sums; /* (n_tokens, sum_stride): of activations, as the packing wants them */
+    int64_t stride; /* PANEL_INPUTS, which the loops of AVX-VNNI have as a constant */
+    int32_t *sums;  /* (n_tokens, sum_stride): of activations, as the packing wants them */
     int sum_stride;
 };
 
@@ -91,6 +94,19 @@ ALWAYS_INLINE void panel_start_sums(const struct panel *p, int group, int zero, 
         }
         for (; g < n; g++)
             to[g] = start - zero * from[g];
+    }
+}
+
+/* Sums of the groups of blocks of 256 in pairs of int16 instead. */
+ALWAYS_INLINE void panel_pair_sums(const struct panel *p, int n_groups)
+{
+    const struct activations *a = &p->job->a;
+    int64_t n = p->n / 256 * n_groups;
+    for (int t = 0; t < p->job->n_tokens; t++) {
+        const int32_t *sums = a->sum + (int64_t)t * a->n_sums + p->col0 / 256 * n_groups;
+        int32_t *pairs = p->sums + t * p->sum_stride;
+        for (int64_t i = 0; i < n; i += 8)
+            _mm_storeu_si128((__m128i *)(pairs + i / 2), pair_sums(sums + i));
     }
 }
 
@@ -170,6 +186,7 @@ static inline void panel_matmul(const struct matmul_job *job, const struct panel
     p.sums = (int32_t *)at;
     at += (job->n_tokens * ops->sums * sizeof *p.sums + 63) / 64 * 64;
     int n_rows = (int)((scratch_end - at) / (job->n_tokens * STEP_BYTES)) * TILE_ROWS;
+    assert(p.stride == PANEL_INPUTS && n_rows > 0); /* no more tokens than the contract has */
     for (int row0 = begin; row0 < end; row0 += n_rows)
         panel_tiles(&p, ops, (__m256(*)[2])at, row0, row0 + n_rows < end ? row0 + n_rows : end);
 }

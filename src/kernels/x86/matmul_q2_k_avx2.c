@@ -62,7 +62,8 @@ static void unpack(const struct panel *p, const uint8_t *tile)
 
 static void copy(const struct panel *p)
 {
-    panel_copy_mins(p, GROUPS);
+    panel_copy(p);
+    panel_pair_sums(p, GROUPS);
 }
 
 PANEL_RUNS(many, panel_mins, GROUPS, 4, )

@@ -6,14 +6,14 @@
 
 #include "kernels/x86/matmul_panel_avx2.h"
 
-#define BLOCK        256
-#define BLOCK_GROUPS 16
+enum { BLOCK = 256, BLOCK_GROUPS = 16 };
 
 struct signed_block {
     __m256i start[2];               /* -128 * sum of scale * code of each row */
     __m256i scale[BLOCK_GROUPS][2]; /* int16 pairs */
     __m256 d[2];
 };
+static_assert(sizeof(struct signed_block) % 64 == 0, "what lies behind stays aligned");
 
 ALWAYS_INLINE void signed_block_start(struct signed_block *b, int half, __m256 d)
 {

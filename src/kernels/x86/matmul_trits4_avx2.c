@@ -98,23 +98,6 @@ ALWAYS_INLINE void dot_steps(const uint8_t *steps, int n_steps, const int8_t *q,
         sums[0][half] = _mm256_srai_epi32(sums[0][half], shift);
 }
 
-/* One scale per row: the exact sums of a token. */
-static void finish_sums(const struct matmul_job *job, const uint8_t *tile, int row0, int token,
-                        const __m256i sums[2])
-{
-    if (job->epilogue == EPILOGUE_PARTIAL) {
-        matmul_finish_partial(job, row0, token, (const int32_t *)sums);
-        return;
-    }
-    __m256 y[2], act_scale = _mm256_set1_ps(job->a.scale[(int64_t)token * job->a.n_scales]);
-    for (int half = 0; half < 2; half++) {
-        __m256 scale = _mm256_loadu_ps((const float *)(const void *)tile + half * 8);
-        scale = _mm256_mul_ps(scale, act_scale);
-        y[half] = _mm256_mul_ps(_mm256_cvtepi32_ps(sums[half]), scale);
-    }
-    finish_chains(job, row0, token, y);
-}
-
 ALWAYS_INLINE void tile_rows(const struct matmul_job *job, const uint8_t *tile, int row0, int token,
                              int n)
 {
