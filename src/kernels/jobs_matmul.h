@@ -56,7 +56,7 @@ enum epilogue {
  *             y = fma((float)s_b, d * act scale, y), then y = fma(-(float)m_b, dmin * act scale, y)
  *         q2_k: the same of 16 groups of 16
  *         q3_k: s_b = int32 sum over 16 groups of 16 of scale * (sum of (code - 4) * q), |s_b| <=
- *             16 * 32 * 16 * 4 * 127 < 2^23;  y = fma((float)s_b, d * act scale, y)
+ *             16 * 32 * 16 * 4 * 127 < 2^22;  y = fma((float)s_b, d * act scale, y)
  *         iq4_xs: the same of 8 groups of 32 with the values of codes, |s_b| <= 8 * 32 * 32 * 127 * 127 <
  *             2^27
  *         float packings: y = fma(w[i], x[i], y) over all inputs in order, starting from 0
@@ -82,10 +82,11 @@ struct matmul_job {
     int64_t f16_head_stride;      /* elements between heads there */
     int head_dim;                 /* ROPE, ROPE_F16, F16: rows per head */
     const float *cosines, *sines; /* ROPE, ROPE_F16: (n_tokens, head_dim / 2) */
-    uint8_t *scratch; /* many tokens: MATMUL_SCRATCH_BYTES of the thread, 64-byte aligned */
+    uint8_t *scratch; /* MATMUL_SCRATCH_BYTES of the thread, 64-byte aligned; over 4 tokens */
 };
 
-/* Room for one unpacked panel of weights: stays in a core's L2. */
+/* Room for a panel of weights, unpacked, and what its tokens need with it: copies of activations, their sums,
+ * and sums or chains of results, of as many tiles as the rest holds. It stays in a core's L2. */
 #define MATMUL_SCRATCH_BYTES ((size_t)1 << 20)
 
 /* Packs rows [begin, end) (multiples of 16) of a matrix. Packed row r comes from

@@ -1,5 +1,5 @@
 /* matmul of q2_k: 2 bits, a 4-bit scale and minimum per 16 inputs, f16 scales of both per 256. Codes of a
- * panel hold their scales: up to 3 * 15. */
+ * panel hold their scales: code * -scale is from -45 to 0. */
 #ifndef TRINE_KERNELS_ARM_MATMUL_Q2_K_H
 #define TRINE_KERNELS_ARM_MATMUL_Q2_K_H
 

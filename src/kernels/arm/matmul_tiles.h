@@ -6,8 +6,9 @@
  * come. Many tokens share a panel: the codes of a tile, unpacked once, a byte each, quad after quad;
  * there 8 tokens and 8 rows fill the registers. With i8mm (compiled for it) a panel has pairs of
  * rows with 8 inputs each, and 4 tokens and 16 rows fill the registers: a third fewer instructions
- * for as many multiplications, some of it lost again where a group ends (docs/kernels.md). *
- * PANEL_IS_SCALED, if a packing defines it: its panel holds codes times their scales, less than 0 (see
+ * for as many multiplications, some of it lost again where a group ends (docs/kernels.md).
+ *
+ * PANEL_IS_SCALED, if a packing defines it: its panel holds codes times minus their scales (see
  * scale_codes); they fit a byte, so that groups end only with their block. */
 #ifndef TRINE_KERNELS_ARM_MATMUL_TILES_H
 #define TRINE_KERNELS_ARM_MATMUL_TILES_H
