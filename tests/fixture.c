@@ -1,10 +1,13 @@
 #include "fixture.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/random.h"
+#include "gguf/gguf_read.h"
 #include "gguf/gguf_write.h"
 
 #define N_LAYERS 2
@@ -242,4 +245,24 @@ char *fixture_bytes(const struct fixture *fixture, size_t *size)
     char *bytes = read_whole(path, size);
     assert_non_null(bytes);
     return bytes;
+}
+
+void fixture_add_fourth_value(const char *path)
+{
+    struct gguf_file file;
+    struct error err;
+    if (gguf_open(&file, path, format_resolve, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+    int out = open(path, O_WRONLY);
+    assert_true(out >= 0);
+    for (size_t i = 0; i < file.n_tensors; i++) {
+        const struct tensor_span *span = &file.tensors[i].span;
+        if (span->format != FORMAT_TQ2_0)
+            continue;
+        uint8_t codes = file.tensors[i].data[0] | 3; /* a block begins with the codes */
+        off_t at = (off_t)(file.shards[0].data_offset + span->offset);
+        assert_int_equal(pwrite(out, &codes, 1, at), 1);
+    }
+    close(out);
+    gguf_close(&file);
 }

@@ -30,4 +30,7 @@ void fixture_write(const char *path, const struct fixture *fixture);
 /* The bytes of the same model; *size gets their number. The caller frees. */
 char *fixture_bytes(const struct fixture *fixture, size_t *size);
 
+/* Makes the first weight of every TQ2_0 matrix of a file +2, which trits5 cannot hold. */
+void fixture_add_fourth_value(const char *path);
+
 #endif

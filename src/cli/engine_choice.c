@@ -109,15 +109,18 @@ static void note_trits(enum trits trits, const struct plan *plan)
     int n_nodes = plan->layout->n_nodes;
     bool has_4 = has_packing(&plan->slices, n_nodes, PACKING_trits4);
     bool has_5 = has_packing(&plan->slices, n_nodes, PACKING_trits5);
+    bool has_both = weight_slices_have_both_trits(&plan->slices);
     bool is_5_slow = plan->matmul[PACKING_trits5]->isa == ISA_scalar;
     const char *isa = isa_name(plan->options.isa), *name = trits == TRITS_4 ? "trits4" : "trits5";
     if (trits == TRITS_AUTO)
         return;
     if (!has_4 && !has_5)
         fprintf(stderr, "note: --trits %s has no effect: no matrix is ternary\n", name);
-    else if (trits == TRITS_5 && !has_5)
-        fprintf(stderr, "note: --trits trits5 has no effect: the ternary matrices hold a fourth "
-                        "value, which only trits4 has\n");
+    else if (!has_both)
+        fprintf(stderr,
+                "note: --trits %s has no effect: the ternary matrices hold a fourth value, which "
+                "only trits4 has\n",
+                name);
     else if (trits == TRITS_5 && is_5_slow)
         fprintf(stderr,
                 "note: --trits trits5 is slow: %s has no kernel for it, so the scalar one runs\n",

@@ -86,20 +86,28 @@ enum status kernel_choose_plan(struct plan *plan, const struct model *model,
                                const struct trits_choice *choice, struct thread_team *team,
                                struct error *err)
 {
-    bool has_other = choice->reason == TRITS_BY_TIMING && options->trits == TRITS_4;
     enum status status = plan_make(plan, model, layout, options, team, err);
-    bool is_tight = status == STATUS_LIMIT || (status == STATUS_OK && plan->is_ctx_cut);
     struct trits_choice made = *choice;
-    if (has_other && is_tight) {
+    bool is_cut = status == STATUS_OK && plan->is_ctx_cut;
+    bool has_both = status == STATUS_OK && weight_slices_have_both_trits(&plan->slices);
+    bool has_other = choice->reason == TRITS_BY_TIMING && options->trits == TRITS_4;
+    if (has_other && (status == STATUS_LIMIT || (is_cut && has_both))) {
         struct engine_options smaller = *options;
+        struct plan other;
         smaller.trits = TRITS_5;
-        made.reason = TRITS_BY_SIZE;
-        if (status == STATUS_OK)
+        enum status of_other = plan_make(&other, model, layout, &smaller, team, err);
+        if (of_other == STATUS_OK) {
             plan_done(plan);
-        status = plan_make(plan, model, layout, &smaller, team, err);
+            *plan = other;
+            made.reason = TRITS_BY_SIZE;
+        }
+        status = is_cut ? STATUS_OK : of_other; /* without it the first one is kept */
     }
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         plan->trits = made;
+        if (made.reason != TRITS_BY_OPTION && !weight_slices_have_both_trits(&plan->slices))
+            plan->trits.reason = TRITS_BY_DEFAULT;
+    }
     return status;
 }
 

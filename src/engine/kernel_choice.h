@@ -17,7 +17,8 @@ void kernel_choose_trits(struct engine_options *options, struct trits_choice *ch
                          const struct topology *topology, struct thread_team *team);
 
 /* plan_make with options that kernel_choose_trits has seen. Where the trits4 that a timing chose does not fit
- * in memory, or leaves less than the usual context that trits5 would, the plan is made with trits5.
+ * in memory, or leaves less than the usual context that trits5 would, the plan is made with trits5 if that can be
+ * done. Where no matrix can have either packing the reason becomes DEFAULT.
  * errors  as plan_make */
 enum status kernel_choose_plan(struct plan *plan, const struct model *model,
                                const struct team_layout *layout,
@@ -26,7 +27,7 @@ enum status kernel_choose_plan(struct plan *plan, const struct model *model,
                                struct error *err);
 
 /* Products of many tokens of a plan on AMX tiles stay so unless those of the next instruction set below
- * are faster, packing by packing; then plan->matmul becomes that. Where a timing gets no memory they stay, and
+ * are as fast, packing by packing; then plan->matmul becomes that. Where a timing gets no memory they stay, and
  * plan->is_tiles_untimed says so. */
 void kernel_choose_products(struct plan *plan, struct thread_team *team,
                             const struct topology *topology);

@@ -2,7 +2,8 @@
 #ifndef TRINE_ENGINE_TRITS_CHOICE_H
 #define TRINE_ENGINE_TRITS_CHOICE_H
 
-/* DEFAULT: there is nothing to choose between.
+/* DEFAULT: no matrix can have either (none is ternary, or all hold +2), the instruction set has no fast trits5,
+ * or nothing was timed: the type of the file is not ternary, or it has less than 256 MiB.
  * TIMING_LATER: trits5 in a plan alone, of which a timing at load may make trits4. LACK_OF_MEMORY: trits5, as the
  * timing got none. SIZE: trits5, as there is no memory for trits4, which was faster. */
 #define TRITS_REASON_LIST(X)                                                                       \

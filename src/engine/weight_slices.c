@@ -11,6 +11,7 @@ struct choice {
     int group;
     bool is_grouped; /* one scale per row, in groups for the sake of activations */
     bool is_half;    /* trits: f16 holds all scales, so that groups finer than rows may have them */
+    bool has_code3;  /* trits: with +2, which trits5 cannot hold */
 };
 
 struct layer_choices {
@@ -34,8 +35,8 @@ struct maker {
 static struct choice make_choice(struct packing_choice best)
 {
     if (best.packing == PACKING_none)
-        return (struct choice){PACKING_f32, 0, false, false};
-    return (struct choice){best.packing, best.group, false, best.is_half};
+        return (struct choice){.packing = PACKING_f32};
+    return (struct choice){best.packing, best.group, false, best.is_half, best.has_code3};
 }
 
 /* With --act-scale group weights with one scale per row get groups, for activations have those of
@@ -46,7 +47,7 @@ static struct choice with_groups(const struct maker *m, struct choice c, int64_t
         return c;
     for (int group = 256; group >= 64; group /= 2)
         if (n_cols % group == 0)
-            return (struct choice){c.packing, group, true, c.is_half};
+            return (struct choice){c.packing, group, true, c.is_half, c.has_code3};
     return c;
 }
 
@@ -60,7 +61,8 @@ static struct choice join_trits(struct choice a, struct choice b)
 {
     enum packing p = a.packing == b.packing ? a.packing : PACKING_trits4;
     int group = packing_finer_group(a.group, b.group);
-    return (struct choice){p, group, false, a.is_half && b.is_half};
+    bool has_code3 = a.has_code3 || b.has_code3;
+    return (struct choice){p, group, false, a.is_half && b.is_half, has_code3};
 }
 
 /* One packing for two matrices whose rows are interleaved. Where only one of them holds trits, and
@@ -76,7 +78,7 @@ static struct choice choose_pair(const struct maker *m, int matrix, const struct
         return with_groups(m, join_trits(a, b), first->tensor.n_cols);
     a = make_choice(packing_of_format(first->tensor.format));
     b = make_choice(packing_of_format(second->tensor.format));
-    return a.packing == b.packing ? a : (struct choice){PACKING_f32, 0, false, false};
+    return a.packing == b.packing ? a : (struct choice){.packing = PACKING_f32};
 }
 
 static void choose_layer(struct maker *m, int layer)
@@ -110,7 +112,7 @@ static struct choice choose_output(const struct maker *m)
     if (m->head == N_FORMATS)
         return choose(m, N_MATRICES * m->model->config.n_layer, &m->model->weights.output);
     enum packing packing = head_types[m->options->head].packing;
-    return (struct choice){packing, packing_group(packing), false, false};
+    return (struct choice){.packing = packing, .group = packing_group(packing)};
 }
 
 static enum status choose_head(struct maker *m, struct error *err)
@@ -240,6 +242,7 @@ static struct weight_slice slice_of(struct maker *m, const char *role,
         s.source[i] = &weights[i]->tensor;
     int64_t n_rows = r.col0 < r.col1 ? n * (r.row1 - r.row0) : 0;
     s.w = (struct packed){c.packing, c.group, n_rows, r.col1 - r.col0, NULL};
+    s.has_code3 = c.has_code3;
     s.row_of = row_map(m, r, is_rotated);
     s.scale[0] = weights[0]->scale;
     s.scale[1] = weights[n - 1]->scale;
@@ -317,6 +320,17 @@ uint64_t node_slices_trits4_bytes(const struct node_slices *own)
         bytes += weight_slice_bytes(&s);
     }
     return bytes;
+}
+
+bool weight_slices_have_both_trits(const struct weight_slices *slices)
+{
+    for (int node = 0; node < slices->cut.n_nodes; node++)
+        for (int i = 0; i < slices->nodes[node].n_slices; i++) {
+            const struct weight_slice *s = slices->nodes[node].slices[i];
+            if (packing_is_trits(s->w.packing) && !s->has_code3)
+                return true;
+        }
+    return false;
 }
 
 /* All slices in the order in which a token reads them. */

@@ -17,6 +17,7 @@ struct weight_slice {
     const int32_t *row_of;    /* owned: arena; row of the source for each packed row of one source;
                               NULL: the same number */
     int64_t col0;             /* first input */
+    bool has_code3;           /* trits: with +2, so that only trits4 holds them */
     float scale[2];           /* of even and odd packed rows: of the sources */
     const float *bias;        /* owned: arena; in packed order, or NULL */
     enum format_id converted; /* to this format before it is packed; N_FORMATS: as it is */
@@ -56,5 +57,7 @@ void weight_slices_done(struct weight_slices *slices);
 uint64_t weight_slice_bytes(const struct weight_slice *slice);
 /* Those of a node if trits4 were in the place of trits5. */
 uint64_t node_slices_trits4_bytes(const struct node_slices *own);
+/* Whether there is a matrix that both trits4 and trits5 can hold. */
+bool weight_slices_have_both_trits(const struct weight_slices *slices);
 
 #endif

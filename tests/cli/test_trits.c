@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../fixture.h"
 #include "../support.h"
 #include "kernels/kernel_select.h"
 #include "machine/cpu_features.h"
@@ -168,6 +169,35 @@ static void test_without_effect(void **state)
     expect_note(small, "--trits trits5", NULL);
 }
 
+/* Where every matrix holds +2 there is nothing to choose; nobody says there were. Changes both models. */
+static void test_fourth_value(void **state)
+{
+    (void)state;
+    fixture_add_fourth_value(small);
+    fixture_add_fourth_value(large);
+    static const char *const trits[] = {"trits4", "trits5"};
+    for (int i = 0; i < 2; i++) {
+        char option[32], note[128];
+        snprintf(option, sizeof option, "--trits %s", trits[i]);
+        snprintf(note, sizeof note, "note: %s has no effect: the ternary matrices hold a fourth",
+                 option);
+        expect_note(small, option, note);
+    }
+    expect_note(small, "--trits auto", NULL);
+    struct outcome o = run_command("%s run --dry-run %s", trine, large);
+    assert_int_equal(o.status, 0);
+    assert_null(strstr(o.err, "chooses between"));
+    outcome_done(&o);
+    o = run_well("inspect --plan", large);
+    assert_null(strstr(o.out, "chooses between"));
+    outcome_done(&o);
+    json_t *plan = json_of("inspect --plan --json", large);
+    assert_string_equal(text_in(plan, "trits_choice"), "default");
+    assert_true(json_is_null(json_object_get(plan, "trits4_weight_bytes")));
+    json_decref(plan);
+    expect_bench(large, "", "default", "matmul_trits4_");
+}
+
 static const char *synth(const char *name, const char *options)
 {
     char *path = strdup(scratch_path(name));
@@ -201,10 +231,9 @@ int main(int argc, char **argv)
 {
     support_init(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_dry_run),
-        cmocka_unit_test(test_bench),
-        cmocka_unit_test(test_without_effect),
+        cmocka_unit_test(test_plan),         cmocka_unit_test(test_dry_run),
+        cmocka_unit_test(test_bench),        cmocka_unit_test(test_without_effect),
+        cmocka_unit_test(test_fourth_value),
     };
     return cmocka_run_group_tests(tests, make_models, free_names);
 }

@@ -2,6 +2,7 @@
  * on tiles, which are emulated here and lose. */
 #include <stdatomic.h>
 
+#include "../fixture.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "engine/kernel_choice.h"
@@ -257,6 +258,75 @@ static void test_trits_that_fit(void **state)
     team_end(&t);
 }
 
+/* A plan whose context is cut stands although there is no memory to make the smaller one. */
+static void test_trits_kept(void **state)
+{
+    (void)state;
+    struct team t;
+    struct model model;
+    struct plan plan;
+    uint64_t weights[2], least[2];
+    team_start(&t);
+    open_tiny(&model, "TQ2_0");
+    struct engine_options options = {.isa = cpu_best_isa(), .n_batch = 8};
+    for (int i = 0; i < 2; i++) {
+        options.trits = i ? TRITS_5 : TRITS_4;
+        least[i] = least_memory(&t, &model, options, &weights[i]);
+    }
+    bool is_made = false, is_smaller = false;
+    int n_kept = 0;
+    for (int fails = 0; !is_smaller; fails++) {
+        memory_fail_after(fails);
+        enum status status = plan_with(&plan, &t, &model, options, TRITS_BY_TIMING, least[1]);
+        memory_fail_after(-1);
+        assert_true(status == STATUS_OK || (status == STATUS_MEMORY && !is_made));
+        if (status != STATUS_OK)
+            continue;
+        is_made = true;
+        is_smaller = plan.trits.reason == TRITS_BY_SIZE;
+        n_kept += !is_smaller;
+        assert_int_equal(plan.sizes[0].weights, weights[is_smaller]);
+        assert_int_equal(plan.is_ctx_cut, !is_smaller);
+        assert_true(is_smaller || plan.trits.reason == TRITS_BY_TIMING);
+        plan_done(&plan);
+    }
+    assert_true(n_kept > 0);
+    model_close(&model);
+    team_end(&t);
+}
+
+/* Matrices that hold +2 are trits4 whatever is chosen: a smaller context is not for want of trits5. */
+static void test_fourth_value(void **state)
+{
+    (void)state;
+    struct team t;
+    struct model model;
+    struct plan plan;
+    uint64_t weights[2], least[2];
+    team_start(&t);
+    open_tiny(&model, "TQ2_0");
+    model_close(&model);
+    const char *path = scratch_path("tiny-llama-TQ2_0.gguf");
+    fixture_add_fourth_value(path);
+    open_model(&model, path);
+    struct engine_options options = {.isa = cpu_best_isa(), .n_batch = 8};
+    for (int i = 0; i < 2; i++) {
+        options.trits = i ? TRITS_5 : TRITS_4;
+        least[i] = least_memory(&t, &model, options, &weights[i]);
+    }
+    assert_true(weights[0] == weights[1] && least[0] == least[1]);
+    for (int is_cut = 0; is_cut < 2; is_cut++) {
+        assert_int_equal(plan_with(&plan, &t, &model, options, TRITS_BY_TIMING, least[0] - is_cut),
+                         STATUS_OK);
+        assert_int_equal(plan.is_ctx_cut, is_cut);
+        assert_int_equal(plan.trits.reason, TRITS_BY_DEFAULT);
+        assert_int_equal(plan.options.trits, TRITS_4);
+        plan_done(&plan);
+    }
+    model_close(&model);
+    team_end(&t);
+}
+
 /* Tiles in software are slower than AVX-512 by far: the engine leaves them, whatever was asked for, and
  * says so; and a product of many tokens runs. */
 static void test_tiles_lose(void **state)
@@ -301,7 +371,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_timing),         cmocka_unit_test(test_faster_trits),
         cmocka_unit_test(test_trits),          cmocka_unit_test(test_trits_timed),
-        cmocka_unit_test(test_trits_that_fit), cmocka_unit_test(test_tiles_lose),
+        cmocka_unit_test(test_trits_that_fit), cmocka_unit_test(test_trits_kept),
+        cmocka_unit_test(test_fourth_value),   cmocka_unit_test(test_tiles_lose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
