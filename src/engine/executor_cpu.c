@@ -187,11 +187,12 @@ void executor_run(struct executor *e, enum program_kind kind, const struct batch
         e->trace->batch++;
 }
 
-/* The first weights that each thread reads in the matmul that comes next. */
+/* The first weights that each thread reads in the matmul that comes next. None of one whose tokens are divided:
+ * which rows a unit has then depends on the batch (part_first_grain). */
 static void link_weights(struct program *program, const struct team_member *me, uint64_t most)
 {
     struct batch_shape shape = {.n_tokens = 1, .n_logits = 1, .n_chunks = 1};
-    program_fit(program, &shape, 1, 0); /* units of matmuls don't depend on the batch */
+    program_fit(program, &shape, 1, 0); /* matmuls have as many units in every batch */
     const struct step *next = NULL;
     for (int i = program->n_steps; i-- > 0;) {
         struct step *step = &program->steps[i];
@@ -206,11 +207,10 @@ static void link_weights(struct program *program, const struct team_member *me, 
             }
             int n_grains = part_grains(part, part->n);
             uint64_t unit_bytes = part->weight_bytes / (uint64_t)n_grains;
-            end -= begin / n_grains * n_grains;
-            begin %= n_grains;
             end = end < n_grains ? end : n_grains;
-            uint64_t bytes = begin < end ? unit_bytes * (uint64_t)(end - begin) : 0;
-            step->next_weights = part->weights + unit_bytes * (uint64_t)begin;
+            bool is_known = part->n_token_blocks <= 1 && begin < end;
+            uint64_t bytes = is_known ? unit_bytes * (uint64_t)(end - begin) : 0;
+            step->next_weights = is_known ? part->weights + unit_bytes * (uint64_t)begin : NULL;
             step->next_bytes = bytes < most ? bytes : most;
         }
         if (step->n_parts > 0 && step->parts[0].weight_bytes > 0)

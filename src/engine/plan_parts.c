@@ -70,7 +70,7 @@ static void fit_matmul(struct part *part, const struct batch_shape *shape)
 void part_token_range(const struct part *part, int block, int *first, int *end)
 {
     int n = part->job.matmul.n_tokens, each = n;
-    if (part->n_token_blocks > 1 && part->n_blocks > 1)
+    if (part->n_blocks > 1)
         each = ((n + part->n_blocks - 1) / part->n_blocks + 15) / 16 * 16;
     *first = block * each < n ? block * each : n;
     *end = *first + each < n ? *first + each : n;

@@ -1,6 +1,7 @@
 /* Same bits for any number of threads and nodes, both dataflows and every experiment: a prompt and a
  * greedy continuation of the shipped model, and of random ones of other architectures, across the border between two pages of the cache. More
  * threads run than the machine has cores. */
+#include "engine/plan.h"
 #include "engine_run.h"
 #include "machine/cpu_features.h"
 
@@ -201,6 +202,22 @@ static void test_combined_options(void **state)
     expect_option(o, "each, static, all barriers global, prefetch");
 }
 
+/* Whether a plan for these options divides the tokens of some product. */
+static bool has_token_ranges(const struct engine_options *options)
+{
+    struct engine *engine;
+    struct error err;
+    bool is_found = false;
+    if (engine_plan(&engine, &model, options, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+    const struct program *program = engine_plan_of(engine)->programs[PROGRAM_MANY];
+    for (int s = 0; s < program->n_steps; s++)
+        for (int i = 0; i < program->steps[s].n_parts; i++)
+            is_found |= program->steps[s].parts[i].n_token_blocks > 1;
+    engine_close(engine);
+    return is_found;
+}
+
 /* Batches so long, and threads so many, that tokens are divided in ranges too, and a last batch that is
  * shorter than one range. The logits of every position. */
 static void test_token_ranges(void **state)
@@ -220,6 +237,7 @@ static void test_token_ranges(void **state)
                  options.n_nodes += 2) {
                 options.dataflow = (enum dataflow)flow;
                 options.is_static_rows = is_static;
+                assert_true(has_token_ranges(&options));
                 float *logits = run_engine(&model, options, tokens, N, CUT);
                 expect_same_bits(logits, wanted, N, model.config.n_vocab,
                                  is_static ? "ranges of tokens, static" : "ranges of tokens");

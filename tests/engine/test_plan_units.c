@@ -61,14 +61,15 @@ static int64_t share_of(const struct step *step, const struct part *part, int in
     return begin < end && begin < n ? products_of(part, begin, end < n ? end : n) : 0;
 }
 
-/* A step that is one matrix, of whose grains a thread has at least `grains`, differs by two of them at most;
- * all of them are done once. */
+/* All products are done once; of a step that is one matrix, where threads have three grains and more, a thread has
+ * its fair share but for two of them at most. */
 static int check_part(const struct step *step, const struct part *part, int n_threads, int n_tokens)
 {
-    int64_t all = (int64_t)part->n * n_tokens, sum = 0, least = all;
+    int64_t all = (int64_t)part->n * n_tokens, sum = 0, least = all, most = 0;
     for (int t = 0; t < n_threads; t++) {
         int64_t n = share_of(step, part, t, n_threads);
         least = n < least ? n : least;
+        most = n > most ? n : most;
         sum += n;
     }
     assert_int_equal(sum, all);
@@ -76,9 +77,10 @@ static int check_part(const struct step *step, const struct part *part, int n_th
     part_token_range(part, 0, &token0, &token1);
     int64_t grain = (int64_t)part->grain * (token1 - token0), fair = all / n_threads;
     bool is_judged = step->n_parts == 1 && fair >= 3 * grain;
-    if (is_judged && least < fair - 2 * grain)
-        fail_msg("%s, %d tokens: a thread has %lld products of %lld", step_kind_name(step->kind),
-                 n_tokens, (long long)least, (long long)fair);
+    if (is_judged && (least < fair - 2 * grain || most > fair + 2 * grain))
+        fail_msg("%s, %d tokens: threads have %lld to %lld products, fair were %lld",
+                 step_kind_name(step->kind), n_tokens, (long long)least, (long long)most,
+                 (long long)fair);
     return is_judged;
 }
 
@@ -118,6 +120,52 @@ static void test_shares(void **state)
         }
 }
 
+/* What a thread fetches while it waits: the weights of its first unit in the product that comes next; of one
+ * whose tokens are divided, where that depends on the batch, nothing. */
+static void check_fetched(const struct program *program, int thread, int n_threads, int n_found[2])
+{
+    const struct step *next = NULL;
+    for (int i = program->n_steps; i-- > 0;) {
+        const struct step *step = &program->steps[i];
+        if (next && next->n_parts == 1) {
+            const struct part *part = next->parts;
+            bool is_divided = part->n_token_blocks > 1;
+            int begin, end, n_grains = part_grains(part, part->n);
+            step_range(next, thread, n_threads, &begin, &end);
+            assert_int_equal(step->next_bytes > 0, !is_divided && begin < end);
+            if (step->next_bytes > 0)
+                assert_ptr_equal(step->next_weights, part->weights + part->weight_bytes /
+                                                                         (uint64_t)n_grains *
+                                                                         (uint64_t)begin);
+            n_found[is_divided]++;
+        }
+        if (step->n_parts > 0 && step->parts[0].weight_bytes > 0)
+            next = step;
+    }
+}
+
+static void test_fetched(void **state)
+{
+    (void)state;
+    enum { N_THREADS = 12 };
+    struct engine_options options = {.isa = cpu_best_isa(),
+                                     .n_threads = N_THREADS,
+                                     .n_nodes = 1,
+                                     .n_ctx = N_BATCH,
+                                     .n_batch = N_BATCH,
+                                     .prefetch_wait_kib = 1};
+    struct engine *engine = open_engine(&model, &options);
+    const struct plan *p = engine_plan_of(engine);
+    for (int kind = 0; kind < N_PROGRAMS; kind++) {
+        int n_found[2] = {0};
+        for (int thread = 0; thread < N_THREADS; thread++)
+            check_fetched(&p->programs[kind][thread], thread, N_THREADS, n_found);
+        assert_true(n_found[0] > 0);
+        assert_int_equal(n_found[1] > 0, kind == PROGRAM_MANY);
+    }
+    engine_close(engine);
+}
+
 static int open_shape(void **state)
 {
     (void)state;
@@ -135,6 +183,7 @@ static int close_shape(void **state)
 int main(int argc, char **argv)
 {
     support_init(argc, argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shares)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shares),
+                                       cmocka_unit_test(test_fetched)};
     return cmocka_run_group_tests(tests, open_shape, close_shape);
 }
