@@ -27,6 +27,8 @@ struct inspect_options {
     struct engine_choice engine;
 };
 
+static const char default_imbalance[] = "1.7";
+
 #define INSPECT(field) offsetof(struct inspect_options, field)
 static const struct option options[] = {
     {"MODEL, -m, --model", "FILE", NULL, "the GGUF file (the first one of a split model)", OPT_TEXT,
@@ -73,7 +75,7 @@ static const struct option options[] = {
     {"--barrier-us", "NODE,GLOBAL[,FLAT]", NULL,
      "what barriers take; if not given it is measured, on another machine assumed", OPT_TEXT,
      INSPECT(prediction.barriers), 0, 0},
-    {"--imbalance", "PCT", "1.7",
+    {"--imbalance", "PCT", default_imbalance,
      "share of its work by which the slowest thread is later, for every further thread of its node",
      OPT_NUMBER, INSPECT(prediction.late), 0, 1000},
     {"--depth", "N", "0", "tokens in the cache", OPT_INT, INSPECT(prediction.depth), 0,
@@ -405,6 +407,25 @@ static enum status plan_file(const struct inspect_options *o, struct error *err)
     return status;
 }
 
+/* Options of the listing of a file, where something else is shown. */
+static enum status check_listing(const struct inspect_options *o, struct error *err)
+{
+    const char *instead = o->plan ? "--plan" : o->machine ? "--machine" : NULL;
+    const char *not_brief = instead ? instead : o->json ? "--json" : NULL;
+    if (o->brief && not_brief)
+        return fail(err, STATUS_USAGE, "--brief has no effect with %s; leave out one of the two",
+                    not_brief);
+    if (o->pre_tokenizer && instead)
+        return fail(err, STATUS_USAGE,
+                    "--pre-tokenizer has no effect with %s; leave out one of the two", instead);
+    if (o->model && o->machine && !o->plan)
+        return fail(err, STATUS_USAGE,
+                    "--machine shows a machine and no model: leave %s out, or give --plan too; a "
+                    "machine's file that does not end in .xml is --machine=FILE",
+                    o->model);
+    return STATUS_OK;
+}
+
 /* Options that go together. */
 static enum status check_options(const struct inspect_options *o, struct error *err)
 {
@@ -414,11 +435,14 @@ static enum status check_options(const struct inspect_options *o, struct error *
         return fail(err, STATUS_USAGE, "--predict goes with --plan");
     if (given && !o->plan)
         return fail(err, STATUS_USAGE, "%s goes with --plan", given);
-    if (!o->predict && (p->bandwidth || p->barriers || p->depth || p->core_gb_s > 0 ||
-                        p->cache_gb_s > 0 || p->share > 0))
+    if (!o->predict &&
+        (p->bandwidth || p->barriers || p->depth || p->core_gb_s > 0 || p->cache_gb_s > 0 ||
+         p->share > 0 || p->late != strtod(default_imbalance, NULL)))
         return fail(err, STATUS_USAGE,
                     "--bandwidth, --core-bandwidth, --cache-bandwidth, --kernel-share, "
-                    "--barrier-us and --depth go with --plan --predict");
+                    "--barrier-us, --imbalance and --depth go with --plan --predict");
+    if (o->json && o->format)
+        return fail(err, STATUS_USAGE, "--json is --format json; give one of the two");
     if (o->predict && o->format == PLAN_SVG)
         return fail(err, STATUS_USAGE, "--predict prints text or json, no picture");
     if (!o->shape != !o->type)
@@ -429,7 +453,7 @@ static enum status check_options(const struct inspect_options *o, struct error *
         return fail(err, STATUS_USAGE, "give a file or --shape, not both");
     if (o->engine.i2s_layout && !o->model)
         return fail(err, STATUS_USAGE, "--i2s-layout is for a file");
-    return STATUS_OK;
+    return check_listing(o, err);
 }
 
 static enum status inspect(struct inspection *in, const struct inspect_options *o,

@@ -168,6 +168,21 @@ static void test_refused_where_another_option_decides(void **state)
     expect_refused("inspect --plan " KJV, "--core-bandwidth 5", "go with --plan --predict");
     expect_refused("inspect --plan " KJV, "--cache-bandwidth 5", "go with --plan --predict");
     expect_refused("inspect --plan " KJV, "--kernel-share 5", "go with --plan --predict");
+    expect_refused("inspect --plan " KJV, "--imbalance 2", "go with --plan --predict");
+    expect_refused("inspect " KJV, "--imbalance 0", "go with --plan --predict");
+    expect_refused("inspect --json " KJV, "--brief", "--brief has no effect with --json");
+    static const char *const instead[] = {"--plan " KJV, "--machine"};
+    for (int i = 0; i < 2; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "inspect %s", instead[i]);
+        expect_refused(line, "--brief", "--brief has no effect with --");
+        expect_refused(line, "--pre-tokenizer gpt-2", "--pre-tokenizer has no effect with --");
+    }
+    expect_refused("inspect --machine", KJV, "--machine shows a machine and no model");
+    expect_refused("inspect --machine", "--i2s-layout arm", "--i2s-layout is for a file");
+    static const char *const formats[] = {"--format json", "--format svg"};
+    for (int i = 0; i < 2; i++)
+        expect_refused("inspect --plan --json " KJV, formats[i], "give one of the two");
     static const char *const others[] = {"", "--dataflow column"};
     for (int i = 0; i < 2; i++) {
         char line[128];
