@@ -164,7 +164,7 @@ static void show_progress(void *context, uint64_t n_done, uint64_t n_all)
     const int64_t *begin = context;
     double seconds = (double)(clock_ns() - *begin) / 1e9;
     if (n_done < n_all)
-        status_line_show("loading %3.0f %%, %.2f GB/s ", 100 * (double)n_done / (double)n_all,
+        status_line_show("loading %3.0f %%, %.2f GB/s", 100 * (double)n_done / (double)n_all,
                          (double)n_done / 1e9 / seconds);
     else
         status_line_clear();
@@ -253,7 +253,7 @@ enum status generation_start(struct generation *g, int n_more, int n_logits, str
                     "the prompt has %zu tokens and memory is left for a context of %d; shorten "
                     "the prompt",
                     g->prompt.n, g->n_ctx);
-    if (!o->quiet && !o->n_ctx && g->n_ctx < n_default)
+    if (!o->quiet && g->engine && engine_plan_of(g->engine)->is_ctx_cut)
         fprintf(stderr, "note: memory is left for a context of %d tokens, not for the usual %d\n",
                 g->n_ctx, n_default);
     if (!o->quiet && g->n_ctx > n_train)

@@ -9,7 +9,7 @@
 struct ppl_progress {
     size_t n_all, n_done, n_shown; /* steps: chunks, prompts, items */
     int64_t begin_ns;
-    bool is_quiet, is_terminal, is_within_line;
+    bool is_quiet, is_within_line;
     /* the value of each step, not only where a line ends; set after the beginning */
     bool shows_all;
 };

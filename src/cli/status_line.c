@@ -1,20 +1,25 @@
 #include "cli/status_line.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
 
 static bool is_shown;
 
+bool status_line_is_terminal(void)
+{
+    return isatty(STDERR_FILENO);
+}
+
 void status_line_show(const char *format, ...)
 {
-    if (!isatty(STDERR_FILENO))
+    if (!status_line_is_terminal())
         return;
     va_list args;
     va_start(args, format);
     fputc('\r', stderr);
     vfprintf(stderr, format, args);
+    fputs("\033[K", stderr); /* the end of a longer one before */
     va_end(args);
     is_shown = true;
 }

@@ -2,8 +2,13 @@
 #ifndef TRINE_CLI_STATUS_LINE_H
 #define TRINE_CLI_STATUS_LINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
+/* Whether standard error is a terminal, so that lines are shown. */
+bool status_line_is_terminal(void);
+
+/* In the place of the line that is shown. */
 void status_line_show(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* "write tensor 3 of 21"; after the last one the line is cleared. */
