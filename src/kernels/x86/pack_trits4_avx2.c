@@ -91,15 +91,7 @@ static inline void expand_block(enum format_id id, const uint8_t *p, int lane, u
 static void expand(const struct tensor *t, int64_t row, int64_t block0, int64_t n, uint8_t *codes,
                    uint8_t *scratch)
 {
-    const struct format *f = format_of(t->format);
-    if (4 * f->block_bytes < f->block) {
-        trits_expand_plain(t, row, block0, n, codes, scratch);
-        return;
-    }
-    int64_t block_bytes = (int64_t)f->block_bytes * f->row_group;
-    const uint8_t *p = pack_trits_blocks(t, row) + block0 * block_bytes;
-    for (int64_t i = 0; i < n; i++, p += block_bytes, codes += f->block)
-        expand_block(t->format, p, (int)(row % f->row_group), codes);
+    trits_expand_2_bits(t, row, block0, n, codes, scratch, expand_block);
 }
 
 /* 8 rows of 8 dwords become columns. */
