@@ -297,8 +297,7 @@ INLINE __m512i min_sum(const uint8_t *mins, const int32_t *act_sums, int n_pairs
 {
     int32_t pairs[MAX_PAIRS];
     __m512i sum = _mm512_setzero_si512();
-    for (int i = 0; i < n_pairs; i += 4)
-        _mm_storeu_si128((void *)(pairs + i), pair_sums(act_sums + 2 * i));
+    store_pair_sums(act_sums, 2 * n_pairs, pairs);
     for (int i = 0; i < n_pairs; i++)
         sum = _mm512_dpwssd_epi32(sum, _mm512_loadu_si512(mins + i * STEP_BYTES),
                                   _mm512_set1_epi32(pairs[i]));

@@ -58,13 +58,6 @@ ALWAYS_INLINE void unpack_4_bit_scales(const uint8_t *lines, struct sub_scales *
     }
 }
 
-/* The sums of activations of a block, two in each lane of a product with minimums. */
-ALWAYS_INLINE void pair_block_sums(const int32_t *act_sum, int n_groups, int32_t *pairs)
-{
-    for (int i = 0; i < n_groups; i += 8)
-        _mm_storeu_si128((__m128i *)(pairs + i / 2), pair_sums(act_sum + i));
-}
-
 /* split_scales and split_mins of signed bytes. */
 ALWAYS_INLINE void split_signed(__m256i bytes, __m256i scale[4])
 {
@@ -167,7 +160,7 @@ ALWAYS_INLINE void add_min_block(const struct activations *a, const uint8_t *uni
     int32_t pairs[MAX_TOKENS][8];
 #pragma GCC unroll 4
     for (int t = 0; t < n; t++)
-        pair_block_sums(act_sum + (int64_t)t * a->n_sums, n_groups, pairs[t]);
+        store_pair_sums(act_sum + (int64_t)t * a->n_sums, n_groups, pairs[t]);
     add_min_pairs(a, unit, subs, n_groups, block, token, pairs[0], 8, n, acc, chains->y);
 }
 

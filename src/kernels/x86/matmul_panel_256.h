@@ -104,9 +104,7 @@ ALWAYS_INLINE void panel_pair_sums(const struct panel *p, int n_groups)
     int64_t n = p->n / 256 * n_groups;
     for (int t = 0; t < p->job->n_tokens; t++) {
         const int32_t *sums = a->sum + (int64_t)t * a->n_sums + p->col0 / 256 * n_groups;
-        int32_t *pairs = p->sums + t * p->sum_stride;
-        for (int64_t i = 0; i < n; i += 8)
-            _mm_storeu_si128((__m128i *)(pairs + i / 2), pair_sums(sums + i));
+        store_pair_sums(sums, n, p->sums + t * p->sum_stride);
     }
 }
 

@@ -35,7 +35,7 @@ ALWAYS_INLINE void finish_block(const struct activations *a, const uint8_t *unit
         __m256i low[2];
         float s = act_scale[(int64_t)t * a->n_scales];
         int32_t pairs[GROUPS / 2];
-        pair_block_sums(act_sum + (int64_t)t * a->n_sums, GROUPS, pairs);
+        store_pair_sums(act_sum + (int64_t)t * a->n_sums, GROUPS, pairs);
         mins_times(subs, pairs, GROUPS, low);
 #pragma GCC unroll 2
         for (int h = 0; h < 2; h++) {

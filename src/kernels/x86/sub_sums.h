@@ -15,4 +15,11 @@ static inline __m128i pair_sums(const int32_t *sums)
     return _mm256_castsi256_si128(_mm256_permute4x64_epi64(pairs, 0x08));
 }
 
+/* The same of n sums, a multiple of 8. */
+static inline void store_pair_sums(const int32_t *sums, int64_t n, int32_t *pairs)
+{
+    for (int64_t i = 0; i < n; i += 8)
+        _mm_storeu_si128((__m128i *)(pairs + i / 2), pair_sums(sums + i));
+}
+
 #endif
